@@ -6,7 +6,7 @@
 #                 ARGS="tests/unit -x" goes to pytest.  SERVER=oldest and SERVER=newest fetch such a server.
 #   make quick    lint, and the tests that answer within a minute: while you write.
 #
-# And for developers:  make check · lint · types · docs · site · bench · survival · mutants · matrix · oldest · newest · dist · clean
+# And for developers:  make check · lint · types · docs · site · pictures · bench · survival · mutants · acceptance · matrix · oldest · newest · dist · clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -33,7 +33,7 @@ STORES ?= redis$(if $(filter true,$(CI)), cluster)
 # Puts the server for the demo and the tests in front of PATH, for the command that follows.
 WITH_SERVER = folder=$$($(BIN)/python -m tools.redis_server $(VENV)/redis) && export PATH="$${folder:+$$folder:}$$PATH"
 
-.PHONY: demo test quick check lint types docs site bench survival mutants matrix oldest newest dist clean help
+.PHONY: demo test quick check lint types docs site pictures bench survival mutants acceptance matrix oldest newest dist clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -46,7 +46,7 @@ test: $(VENV)/.dev-$(SUM)
 	@$(WITH_SERVER) && STORES="$(STORES)" $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 quick: lint
-	@$(WITH_SERVER) && DOSE=quick STORES=redis $(BIN)/python -m pytest -q -n $(WORKERS) \
+	@$(WITH_SERVER) && DOSE=quick CONTRACT=4 STORES=redis $(BIN)/python -m pytest -q -n $(WORKERS) \
 	  tests/test_architecture.py tests/unit tests/contract $(ARGS)
 
 check: lint types test
@@ -67,13 +67,22 @@ site: $(VENV)/.dev-$(SUM)
 bench: $(VENV)/.bench-$(SUM)
 	@$(BIN)/python -m bench $(ARGS)
 
-# CI runs a dose of these tests; here they kill processes by the hundred.
+# `make test` runs a dose of these tests; here they kill processes by the hundred.
 survival: $(VENV)/.dev-$(SUM)
 	@$(WITH_SERVER) && DOSE=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
 
 # Each promise is broken once, in a copy; the table says which test notices.  ARGS="NAME …" tries only these.
 mutants: $(VENV)/.dev-$(SUM)
 	@$(WITH_SERVER) && $(BIN)/python -m tools.mutants $(ARGS)
+
+# The promise of each row of docs/contributing/acceptance.md is broken once, and a test of the row must notice.
+# ARGS="G01 …" tries only these rows.
+acceptance: $(VENV)/.dev-$(SUM)
+	@$(WITH_SERVER) && DOSE=quick STORES=redis $(BIN)/python -m tools.acceptance --break $(ARGS)
+
+# The pictures of README and the guide, drawn anew by the browser.  Look at them before you commit them.
+pictures: $(VENV)/.dev-$(SUM)
+	@$(WITH_SERVER) && SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_pictures.py $(ARGS)
 
 # Python × Django × redis-py, on the interpreters this machine has.
 matrix: $(VENV)/.dev-$(SUM)

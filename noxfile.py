@@ -20,24 +20,28 @@ PYTHONS = {"3.11": ["5.2"], **{key: ["5.2", "6.0", "6.1"] for key in ["3.12", "3
 REDIS_PY = ["6", "7", "8"]
 #: Fast and about behaviour; the browser and the killing of processes do not differ by version.
 CHOSEN = ["tests/unit", "tests/contract", "tests/integration", "tests/docs/test_tutorial.py"]
-#: Tests that start servers with options of their own, or meet errors that each version words in its own way.
-SERVERS = ["tests/survival/servers"]
-#: What runs on the oldest of everything.  The API and the console reach a server through the stores alone, and what
-#: measures time is measured once.
+#: What differs between servers, clients, croniter and Django.  What measures time is measured once, elsewhere.
 OLDEST = [
     "-m",
-    "redis and not timed",
-    "tests/unit",
+    "not timed",
+    "tests/unit/stores",
+    "tests/unit/schedules",
     "tests/contract",
-    *(f"tests/integration/{room}" for room in ("enqueue", "processes", "project", "schedules", "stores", "worker")),
-    *SERVERS,
+    "tests/integration/stores",
+    "tests/integration/schedules/test_periodic.py",
+    "tests/integration/project/test_tasks_backend.py",
+    "tests/integration/worker/test_worker_outage.py",
+    "tests/survival/servers/test_cluster_changes.py",
+    "tests/survival/servers/test_failover.py",
+    "tests/survival/servers/test_min_replicas.py",
+    "tests/survival/servers/test_power_loss.py",
+    "tests/survival/servers/test_sentinel.py",
 ]
-#: A few minutes' worth: what talks to a server, and where versions of Django and redis-py differ first; nothing that
-#: measures time.
+#: Where versions of Django and redis-py differ first, and a sample of the contract.
 SHORT = [
     "-m",
     "not timed",
-    "tests/unit",
+    "tests/unit/stores",
     "tests/contract",
     "tests/integration/project/test_tasks_backend.py",
     "tests/integration/enqueue/test_on_commit.py",
@@ -46,8 +50,6 @@ SHORT = [
     "tests/integration/console/pages/test_host_settings.py",
     "tests/docs/test_tutorial.py",
 ]
-#: Continuous integration makes more random examples than a laptop does: once, with the whole suite.
-DOSE = {"DOSE": os.environ.get("DOSE") or "usual"}
 
 
 def add_pyenv() -> None:
@@ -85,7 +87,7 @@ def tests(session: nox.Session, django: str, redis_py: str) -> None:
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
     """What talks to a server, on the oldest of everything; each worker is a new interpreter."""
-    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=5.4.0", chosen=OLDEST, NEW_INTERPRETERS="1", **DOSE)
+    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=5.4.0", chosen=OLDEST, NEW_INTERPRETERS="1")
 
 
 @nox.session(python=NEWEST)
@@ -93,4 +95,4 @@ def newest(session: nox.Session) -> None:
     """A short run on the newest Python of this machine, with the newest Django and redis-py."""
     if NEWEST is None or "6.1" not in PYTHONS[NEWEST]:
         session.skip(f"Django 6.1 needs Python 3.12; the newest here is {NEWEST}.")
-    run(session, "6.1", "8", chosen=SHORT, **DOSE)
+    run(session, "6.1", "8", chosen=SHORT, CONTRACT="8")

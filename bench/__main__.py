@@ -32,7 +32,8 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, enqueueing, controls, real, startup",
+        help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, workflows, enqueueing, controls, real, "
+        "startup, instructions",
     )
     parser.add_argument("--charts", type=Path, help="also draw the tables of rates, into this folder")
     args = parser.parse_args()
@@ -71,6 +72,8 @@ def run(args: argparse.Namespace, url: str) -> None:
     draw(args, "Jobs enqueued per second, one by one", [row for row in drained if "2 processes" in row[0]], "enqueue")
     if not wanted or "details" in wanted:
         details(args, env)
+    if not wanted or "workflows" in wanted:
+        show_workflows(args, env)
     if not wanted or "enqueueing" in wanted:
         show_enqueueing(args, env)
     if not wanted or "controls" in wanted:
@@ -79,6 +82,8 @@ def run(args: argparse.Namespace, url: str) -> None:
         show_real(args, env)
     if not wanted or "startup" in wanted:
         show_startup(args, env)
+    if not wanted or "instructions" in wanted:
+        show_instructions(args)
 
 
 def draw(args: argparse.Namespace, title: str, rows: list[tuple[str, dict[str, float]]], key: str) -> None:
@@ -130,6 +135,19 @@ def details(args: argparse.Namespace, env: dict[str, str]) -> None:
     show("embedded store, jobs per second", [("2 processes", median(runs))])
 
 
+def show_workflows(args: argparse.Namespace, env: dict[str, str]) -> None:
+    from bench import ours
+    from bench.table import show
+
+    ours.setup()
+    runs: dict[str, list[dict[str, float]]] = {}
+    for _ in range(args.repeat):
+        for processes in (1, 2, 4):
+            name = f"{processes} process{'es' if processes > 1 else ''}"
+            runs.setdefault(name, []).append(ours.workflows(processes, env))
+    show("chains of three, and groups of a thousand with a callback", [(n, median(each)) for n, each in runs.items()])
+
+
 def show_enqueueing(args: argparse.Namespace, env: dict[str, str]) -> None:
     from bench import enqueueing, ours
     from bench.table import show
@@ -170,6 +188,14 @@ def show_startup(args: argparse.Namespace, env: dict[str, str]) -> None:
     ours.setup()
     show("a worker of two processes", [("", median([startup.ready(2, env) for _ in range(args.repeat)]))])
     show("what the app adds to django.setup()", [("", startup.web(env, max(args.repeat, 5)))])
+
+
+def show_instructions(args: argparse.Namespace) -> None:
+    from bench.table import show
+    from bench.worker import instructions
+
+    if instructions.is_wanted():
+        show("instructions of the server for each job", instructions.per_job())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import django
 import redis
@@ -13,6 +14,8 @@ from bench.monitor import sent_commands
 from bench.running import wait_for, workers
 from bench.subjects.ours import SUBJECT
 from bench.subjects.ours import workers as our_workers
+from django_jobs import chain, group
+from django_jobs.workflows.handle import WorkflowHandle
 
 
 def setup() -> None:
@@ -107,6 +110,47 @@ def mixed(env: dict[str, str], seconds: float = 5) -> Numbers:
             time.sleep(0.02)
         waits = [handle.wait(30) for handle in handles]
     return spread(waits) | {"max ms": max(waits) * 1000}
+
+
+def workflows(processes: int, env: dict[str, str], number: int = 2_000) -> Numbers:
+    """Measure jobs per second from the start of the first to the record of the last end: plain jobs, chains of three,
+    and groups of a thousand with a callback; and the script calls that Redis gets for each job."""
+    from bench.jobs import noop
+
+    makes: dict[str, Callable[[], tuple[int, list[WorkflowHandle]]]] = {
+        "plain": lambda: (len(noop.enqueue_many((i,) for i in range(10 * number))), []),
+        "chains": lambda: (3 * number, [chain(*[noop.s(i)] * 3).enqueue() for i in range(number)]),
+        "groups": lambda: (
+            number // 1000 * 1001,
+            [group(*[noop.s(i)] * 1000).then(noop.s(i)).enqueue() for i in range(number // 1000)],
+        ),
+    }
+    client, numbers = redis.Redis.from_url(env["BENCH_STORE"]), Numbers()
+    for what, make in makes.items():
+        client.flushall()
+        counter.reset()
+        jobs, handles = make()
+        calls = _script_calls(client)
+        with workers(our_workers(processes), env):
+            began = time.perf_counter()
+            ran = jobs / wait_for(jobs)
+            while not all(handle.state == "succeeded" for handle in handles[::-1]):
+                if time.perf_counter() > began + 120:
+                    raise SystemExit(f"{what}: the workflows do not end")
+                ran += 0.01
+                time.sleep(0.01)
+            numbers[f"{what}/s"] = jobs / ran
+            numbers[f"{what}, calls/job"] = (_script_calls(client) - calls) / jobs
+    for what in ("chains", "groups"):
+        numbers[f"{what} of plain"] = numbers[f"{what}/s"] / numbers["plain/s"]
+    client.flushall()
+    return numbers
+
+
+def _script_calls(client: redis.Redis) -> int:
+    """Return how many scripts the server has run."""
+    called = client.info("commandstats")
+    return sum(called.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
 
 
 def groups(env: dict[str, str]) -> Numbers:

@@ -6,15 +6,17 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 
 @contextmanager
-def redis_server(*, append_only: bool = True) -> Iterator[str]:
-    """Start a server on a free port, yield its URL, stop it."""
+def redis_server(*, append_only: bool = True, under: Sequence[str] = ()) -> Iterator[str]:
+    """Start a server on a free port, yield its URL, stop it.  `under`: the command of a program that runs it."""
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if not program:
         raise SystemExit(
@@ -26,6 +28,7 @@ def redis_server(*, append_only: bool = True) -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="jobs-bench-")
     aof = "yes" if append_only else "no"
     command = [
+        *under,
         program,
         "--port",
         str(port),
@@ -37,11 +40,12 @@ def redis_server(*, append_only: bool = True) -> Iterator[str]:
         aof,
         "--loglevel",
         "warning",
+        *(["--hz", "1"] if under else []),  # what the server does each second is not counted along
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        with redis.Redis(port=port) as client:
-            client.ping()  # redis-py tries again until the server is up
+        with redis.Redis(port=port, retry=Retry(ConstantBackoff(0.1), 300)) as client:
+            client.ping()
         yield f"redis://127.0.0.1:{port}/0"
     finally:
         process.terminate()

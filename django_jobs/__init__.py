@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from django_jobs.core.context import JobContext, RunningJob, current_job
     from django_jobs.core.placeholders import PREVIOUS
     from django_jobs.core.values import State
-    from django_jobs.enqueue.decorator import JobFunction, job
-    from django_jobs.enqueue.handle import JobHandle, aget_job, get_job
-    from django_jobs.enqueue.signature import Signature
+    from django_jobs.enqueueing.decorator import JobFunction, job
+    from django_jobs.enqueueing.handle import JobHandle, aget_job, get_job
+    from django_jobs.enqueueing.methods import aenqueue, enqueue
+    from django_jobs.enqueueing.signature import Signature
     from django_jobs.exceptions import (
         BatchClosed,
         Discard,
@@ -83,11 +84,13 @@ __all__ = [
     "Workflow",
     "WorkflowHandle",
     "WorkflowNotFound",
+    "aenqueue",
     "aget_job",
     "aget_workflow",
     "chain",
     "current_batch",
     "current_job",
+    "enqueue",
     "get_job",
     "get_workflow",
     "group",
@@ -99,9 +102,10 @@ _HOMES = {
     "django_jobs.core.context": ("JobContext", "RunningJob", "current_job"),
     "django_jobs.core.placeholders": ("PREVIOUS",),
     "django_jobs.core.values": ("State",),
-    "django_jobs.enqueue.handle": ("JobHandle", "aget_job", "get_job"),
-    "django_jobs.enqueue.decorator": ("JobFunction", "job"),
-    "django_jobs.enqueue.signature": ("Signature",),
+    "django_jobs.enqueueing.handle": ("JobHandle", "aget_job", "get_job"),
+    "django_jobs.enqueueing.decorator": ("JobFunction", "job"),
+    "django_jobs.enqueueing.methods": ("aenqueue", "enqueue"),
+    "django_jobs.enqueueing.signature": ("Signature",),
     "django_jobs.serialization.results": ("MissingResult",),
     "django_jobs.workflows.batch": ("Batch", "current_batch"),
     "django_jobs.workflows.canvas": ("chain", "group"),

@@ -19,15 +19,18 @@ from django.utils.module_loading import import_string
 
 from django_jobs.conf import HostSettings, get_settings, host_settings, raw_setting
 from django_jobs.conf.authorizer import find_authorizer
+from django_jobs.conf.outbox import check_outbox_table, outbox_warnings
+from django_jobs.conf.queues import covers, queue_key
 from django_jobs.conf.store_address import SCHEMES, check_deployment, check_store, embedded_place, refuse_old_file
-from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
+from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge
 from django_jobs.core import discovery, registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options.declared import DEFAULTABLE, check_options
-from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob, StoreMisconfigured
+from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob, StoreMisconfigured, UnknownJob
 from django_jobs.formatting import sentence
 from django_jobs.middleware import build, try_out
 from django_jobs.schedules.cron import parse
+from django_jobs.schedules.interval import timing
 from django_jobs.schedules.sources import schedule_problems
 
 TAG = "django_jobs"
@@ -40,10 +43,11 @@ def register_checks() -> None:
     checks.register(check_jobs, TAG)
     checks.register(check_modules, TAG)
     checks.register(check_deployment, TAG, deploy=True)
+    checks.register(check_outbox_table, checks.Tags.database)
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E001–E008, E012, E013 and W001: Does DJANGO_JOBS follow the reference?"""
+    """E001–E008, E012, E013, E020, W001 and W007–W010: Does DJANGO_JOBS follow the reference?"""
     raw = raw_setting()
     if not isinstance(raw, Mapping):
         return [
@@ -61,6 +65,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
     found += _queues(raw.get("QUEUES"))
     found += _middleware(raw)
     found += _job_defaults(raw.get("JOB_DEFAULTS"))
+    found += _routes(raw)
     found += _authorizer(raw.get("API"))
     around = host_settings()
     database = raw.get("DATABASE", "default")
@@ -69,7 +74,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
         found.append(
             Error(f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES.", hint, id=_id("E008"))
         )
-    return [*found, *_store(raw.get("STORE"), around)]
+    return [*found, *outbox_warnings(raw, around), *_store(raw.get("STORE"), around)]
 
 
 def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
@@ -106,7 +111,7 @@ def check_private_server(app_configs: Sequence[AppConfig] | None = None, **kwarg
 
 
 def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E009–E011, E014, E016 and W003: does each job fit the settings?"""
+    """E009–E011, E014, E016, E019 and W003: does each job fit the settings?"""
     if any(message.is_serious() for message in check_settings()):
         return []  # the settings come first; without them the jobs cannot be checked
     found: list[CheckMessage] = []
@@ -120,10 +125,11 @@ def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) ->
             continue
         if definition.queue not in settings.queues:
             message = f"Its queue {definition.queue!r} is not in DJANGO_JOBS['QUEUES']."
-            hint = _nearest(definition.queue, settings.queues)
+            hint = _nearest(definition.queue, settings.queues.written)
             found.append(Error(message, hint=hint, obj=definition, id=_id("E009")))
         found += _cron(f"The job {definition.name}", definition.cron, definition) or _call_by_cron(definition)
         found += _limits(definition)
+        found += _end_calls(definition)
     for name, schedule in settings.schedules.items():
         found += _schedule(name, schedule)
     return found
@@ -168,7 +174,7 @@ def _queues(queues: Any) -> Iterator[CheckMessage]:
     if not isinstance(queues, Mapping):
         return
     for name, options in queues.items():
-        if remedy := name_part(name):
+        if remedy := queue_key(name):
             yield Error(f"DJANGO_JOBS['QUEUES'] has a queue named {name!r}.", hint=remedy, id=_id("E004"))
         place = f"DJANGO_JOBS['QUEUES'][{name!r}]"
         if isinstance(options, Mapping):
@@ -204,6 +210,14 @@ def _job_defaults(defaults: Any) -> Iterator[CheckMessage]:
         yield Error(str(error), hint="Use options of @job that can apply to every job.", id=_id("E006"))
 
 
+def _routes(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    routes, queues = raw.get("ROUTES"), raw.get("QUEUES") or {"default": {}}
+    for pattern, queue in routes.items() if isinstance(routes, Mapping) and isinstance(queues, Mapping) else ():
+        if isinstance(queue, str) and not any(covers(key, queue) for key in queues):
+            message = f"DJANGO_JOBS['ROUTES'][{pattern!r}] is {queue!r}, which is not in QUEUES."
+            yield Error(message, hint=_nearest(queue, queues), id=_id("E020"))
+
+
 def _authorizer(api: Any) -> Iterator[CheckMessage]:
     path = api.get("AUTHORIZER") if isinstance(api, Mapping) else None
     if not isinstance(path, str) or not path:
@@ -212,9 +226,7 @@ def _authorizer(api: Any) -> Iterator[CheckMessage]:
         find_authorizer(path)
     except Exception as error:
         # The import can raise anything.  Without this check, every request would answer 500.
-        hint = (
-            f"{path!r} must be a function (or a class with a method authorize) from a request to a Principal or None."
-        )
+        hint = f"{path!r} must be a function or a class with a method authorize, from a request to a Principal or None."
         place = "DJANGO_JOBS['API']['AUTHORIZER']"
         yield Error(f"{place} cannot be used: {type(error).__name__}: {sentence(error)}", hint, id=_id("E013"))
 
@@ -253,20 +265,28 @@ def _limits(definition: JobDefinition) -> Iterator[CheckMessage]:
         yield Warning(message, hint=hint, obj=definition, id=_id("W003"))
 
 
+def _end_calls(definition: JobDefinition) -> Iterator[CheckMessage]:
+    try:
+        registry.check_end_calls(definition, definition.stored_controls)
+    except (UnknownJob, InvalidArguments, InvalidJob) as error:
+        hint = "on_end and on_dead name a registered job that takes one argument."
+        yield Error(f"{definition.name} cannot be enqueued: {error}", hint=hint, obj=definition, id=_id("E019"))
+
+
 def _schedule(name: str, schedule: Any) -> Iterator[CheckMessage]:
     place = f"DJANGO_JOBS['SCHEDULES'][{name!r}]"
-    if not isinstance(schedule, Mapping) or not {"job", "cron"} <= set(schedule):
-        yield Error(f"{place} is {schedule!r}.", hint="It needs at least 'job' and 'cron'.", id=_id("E011"))
+    if not isinstance(schedule, Mapping) or "job" not in schedule or not {"cron", "every", "at"} & set(schedule):
+        hint = "It needs at least 'job', and 'cron', 'every' or 'at'."
+        yield Error(f"{place} is {schedule!r}.", hint=hint, id=_id("E011"))
         return
+    cron = str(timing(schedule.get("cron"), schedule.get("every"), schedule.get("at")))
     try:
         registry.get(schedule["job"])
     except LookupError as error:
         yield Error(f"{place}: {error}", id=_id("E011"))
-        yield from _cron(place, str(schedule["cron"]))
+        yield from _cron(place, cron)
         return
-    yield from _cron(place, str(schedule["cron"])) or (
-        Error(problem, id=_id("E011")) for problem in schedule_problems(name, schedule)
-    )
+    yield from _cron(place, cron) or (Error(problem, id=_id("E011")) for problem in schedule_problems(name, schedule))
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

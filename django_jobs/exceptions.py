@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 
 class JobsError(Exception):
     """Base class of every error this package raises.  Do not raise it directly."""
@@ -32,6 +35,15 @@ class InvalidSchedule(JobsError, ValueError):
         #: the wrong option, for forms.
         self.option = option
         super().__init__(message)
+
+
+class InvalidQuery(JobsError, ValueError):
+    """The text is not a query."""
+
+    def __init__(self, message: str, at: int) -> None:
+        #: the place in the text, from 0.
+        self.at = at
+        super().__init__(f"At character {at + 1} of the query: {message}")
 
 
 class UnknownSchedule(JobsError, LookupError):
@@ -157,11 +169,24 @@ class Signal(JobsError):
 
 
 class Retry(Signal):
-    """Try again in `in_` seconds (None: after the job's backoff).  Counts as a failed attempt."""
+    """Try again in `in_` seconds (None: after the job's backoff).  Counts as a failed attempt.
 
-    def __init__(self, reason: str | None = None, *, in_: float | None = None) -> None:
+    `args`, `kwargs`, `max_attempts` and `queue` are those of the job from now on; None = as before.  They are checked
+    as `enqueue` checks them: if they are wrong, the attempt fails with the error that `enqueue` would raise."""
+
+    def __init__(
+        self,
+        reason: str | None = None,
+        *,
+        in_: float | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        queue: str | None = None,
+    ) -> None:
         super().__init__(reason)
         self.in_ = in_
+        self.new_args, self.new_kwargs, self.max_attempts, self.queue = args, kwargs, max_attempts, queue
 
 
 class Snooze(Signal):

@@ -69,6 +69,12 @@ def sentence(text: object) -> str:
     return f"{str(text).rstrip(' .')}."
 
 
+def plain(text: str, length: int = 80) -> str:
+    """Return one short line without control characters."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
 def number(value: object) -> str:
     """Return a whole number with separators of thousands, as the reader's language writes them; other values as text.
 

@@ -11,7 +11,7 @@ from django_jobs.core.sensitive import Scrub
 logger = logging.getLogger("django_jobs.worker")
 
 
-class Ended(NamedTuple):
+class JobEnd(NamedTuple):
     """How one attempt ended, or a job that had no attempt (attempt 0).  Arguments are never logged."""
 
     name: str

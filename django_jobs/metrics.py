@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, InterfaceError
 
-from django_jobs import alarms
 from django_jobs.browse import queue_names
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.times import BOUNDS, Times, add_times
-from django_jobs.core.values import QueueStats, State
+from django_jobs.core.values import SILENT, QueueStats, State
 from django_jobs.exceptions import StoreError, UnknownJob
+from django_jobs.operations import diagnosis, kept
 from django_jobs.remote import known
 from django_jobs.stores import get_store
 
@@ -26,7 +27,7 @@ logger = logging.getLogger("django_jobs.metrics")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Names that this process does not know share one label, so that a caller who can enqueue cannot flood Prometheus.
 OTHER = "other"
-UP = "1 if the store could be read, else 0; then there are no other metrics."
+UP = "1 if the store could be read, else 0; then there are no other metrics but those of the outbox."
 #: event in the store's totals → metric, help; plus a `status` if several events share one metric.
 COUNTERS = (
     ("enqueued", "django_jobs_enqueued", "Jobs that were accepted.", ""),
@@ -46,23 +47,26 @@ class JobsCollector:
     """A collector: `prometheus_client` calls it at every scrape."""
 
     def collect(self) -> Iterator[Any]:
-        """Yield all metrics, from one read of the store.  If that fails, yield only `django_jobs_up`: an error
-        here would take the other metrics of the registry with it."""
+        """Yield all metrics, from one read of the store.  If that fails, yield only `django_jobs_up` and the outbox: an
+        error here would take the other metrics of the registry with it."""
         try:
             store = get_store()
-            queues, workers, now = store.stats(queue_names()), store.workers(), store.now()
+            queues, everyone, now = store.stats(queue_names()), store.workers(silent=True), store.now()
+            workers = [each for each in everyone if each.info.get("state") != SILENT]
             times = store.times([each.queue for each in queues])
-            found = alarms.check(alarms.measure(workers=workers))
+            found = diagnosis.check(diagnosis.measure(workers=everyone))
         except StoreError as error:
             logger.error("The metrics cannot be read from the store: %s", error)
             yield _gauge("django_jobs_up", UP, [], [([], 0)])
+            yield from outbox_gauges()
             return
         yield _gauge("django_jobs_up", UP, [], [([], 1)])
         names = {*registry.names(), *known()}
         yield from counters(queues, names)
         yield from histograms(times, names)
         yield from gauges(queues)
-        yield from alarm_gauges(found)
+        yield from finding_gauges(found)
+        yield from outbox_gauges()
         yield _gauge("django_jobs_workers", "Running `runworkers` commands.", [], [([], len(workers))])
         yield _gauge(
             "django_jobs_worker_last_heartbeat_seconds",
@@ -118,26 +122,49 @@ def histograms(times: Mapping[str, Mapping[str, Times]], names: set[str]) -> Ite
     yield from (waiting, running)
 
 
-def alarm_gauges(report: alarms.Report) -> Iterator[Any]:
-    """Yield the alarms of the overview, and the number of things that could not be checked."""
+def finding_gauges(report: diagnosis.Report) -> Iterator[Any]:
+    """Yield the findings, the number of things that could not be checked, and the findings under their older names."""
+    found = [(each.kind, each.severity.value, each.queue, each.since) for each in report.findings]
+    yield from _counted("django_jobs_findings", "django_jobs_finding_since_timestamp_seconds", "a finding", found)
+    older = [diagnosis.old_name(each) for each in report.findings]
+    alarms = [(*name, each.queue, each.since) for name, each in zip(older, report.findings, strict=True)]
+    yield from _counted("django_jobs_alarms", "django_jobs_alarm_since_timestamp_seconds", "an alarm", alarms)
+    for name in ("django_jobs_findings_unchecked", "django_jobs_alarms_unchecked"):
+        yield _gauge(name, "Things that could not be checked.", [], [([], len(report.unchecked))])
+
+
+def _counted(name: str, since_name: str, what: str, found: Iterable[tuple[str, str, str, int]]) -> Iterator[Any]:
     numbers: dict[tuple[str, str, str], int] = {}
     since: dict[tuple[str, str, str], float] = {}
-    for alarm in report.alarms:
-        key = (alarm.kind, alarm.severity.value, alarm.queue)
+    for *labels, at in found:
+        key = (labels[0], labels[1], labels[2])
         numbers[key] = numbers.get(key, 0) + 1
-        if alarm.since:
-            since[key] = min(alarm.since / 1000, since.get(key, alarm.since / 1000))
-    labels = ["kind", "severity", "queue"]
-    text = "Alarms that stand, as the overview shows them: for each kind and queue, how many."
-    yield _gauge("django_jobs_alarms", text, labels, [(list(key), n) for key, n in numbers.items()])
+        if at:
+            since[key] = min(at / 1000, since.get(key, at / 1000))
+    named = ["kind", "severity", "queue"]
+    text = "What is wrong, as the overview shows it: for each kind and queue, how much."
+    yield _gauge(name, text, named, [(list(key), n) for key, n in numbers.items()])
+    text = f"Since when {what} stands (Unix time), where that is known."
+    yield _gauge(since_name, text, named, [(list(key), at) for key, at in since.items()])
+
+
+def outbox_gauges() -> Iterator[Any]:
+    """Yield what waits in the outbox; nothing if OUTBOX is off, or the database does not answer."""
+    if not get_settings().outbox:
+        return
+    try:
+        found = kept.contents()
+    except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+        logger.error("The metrics of the outbox cannot be read from the database: %s", error)
+        return
     yield _gauge(
-        "django_jobs_alarm_since_timestamp_seconds",
-        "Since when an alarm stands (Unix time), where that is known.",
-        labels,
-        [(list(key), at) for key, at in since.items()],
+        "django_jobs_outbox_entries",
+        "Entries of the outbox: those that workers send, and those that wait for a decision.",
+        ["state"],
+        [(["waiting"], found.waiting), (["held"], found.held)],
     )
-    unchecked = len(report.unchecked)
-    yield _gauge("django_jobs_alarms_unchecked", "Things that could not be checked for alarms.", [], [([], unchecked)])
+    text = "How long the oldest entry of the outbox has been waiting to be sent."
+    yield _gauge("django_jobs_outbox_oldest_seconds", text, [], [([], found.oldest)])
 
 
 def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:

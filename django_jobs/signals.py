@@ -17,6 +17,8 @@ Each signal has arguments of its own:
     job_cancelled    error (the reason)
 
 worker_started and worker_stopped have the worker's name as `name`; the parent process sends them with sender None.
+child_started and child_stopping have the child's name; each process that runs jobs sends them, before its first job and
+when it ends in order.
 """
 
 from __future__ import annotations
@@ -33,3 +35,5 @@ job_cancelled = Signal()
 job_expired = Signal()
 worker_started = Signal()
 worker_stopped = Signal()
+child_started = Signal()
+child_stopping = Signal()

@@ -27,6 +27,7 @@ from tests.support.backends.cluster import running_cluster
 from tests.support.backends.embedded import pytest_sessionfinish
 from tests.support.backends.servers import running_redis
 from tests.support.pace import SECONDS, Pace
+from tests.support.second_chance import pytest_configure
 from tests.support.side_by_side import (
     beside,
     is_timed,
@@ -37,6 +38,7 @@ from tests.support.side_by_side import (
 
 __all__ = [
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_configure_node",
     "pytest_sessionfinish",
     "pytest_xdist_make_scheduler",

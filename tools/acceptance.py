@@ -1,6 +1,11 @@
 """Write docs/contributing/acceptance.md from acceptance.toml beside it and the tests: `python -m tools.acceptance`.
 
 With --check it writes nothing and ends with 1 if the file is not up to date.
+
+With --break [ROW…] it breaks each promise once, in a copy of the tree, and runs a test of the row there (`make
+acceptance`).  `break` in acceptance.toml names the mutant that breaks the promise; a test with the mark of the row must
+be one of those that catch it.  `unbreakable` gives the reason why no change can break the promise.  Ends with 1 if a
+test does not notice, or if a row has neither.
 """
 
 from __future__ import annotations
@@ -9,8 +14,11 @@ import ast
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+from tools.mutants import Mutant, mutants, try_all
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "contributing"
@@ -35,8 +43,11 @@ and why, and a test shows the answer where one can.
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the page; return the exit status."""
-    text = page(tomllib.loads(SOURCE.read_text()), marks(ROOT / "tests"))
+    """Write or check the page, or break the promises; return the exit status."""
+    promises, tests = tomllib.loads(SOURCE.read_text()), marks(ROOT / "tests")
+    if "--break" in arguments:
+        return break_each(promises, tests, [word for word in arguments if word != "--break"] or list(promises))
+    text = page(promises, tests)
     if "--check" in arguments:
         if TARGET.exists() and TARGET.read_text() == text:
             return 0
@@ -44,6 +55,38 @@ def main(arguments: list[str]) -> int:
         return 1
     TARGET.write_text(text)
     return 0
+
+
+def break_each(promises: Mapping[str, Mapping[str, str]], tests: Mapping[str, list[str]], rows: Sequence[str]) -> int:
+    """Break each promise of these rows; return the exit status.  Rows with the same break and test share one run."""
+    trials: dict[Mutant, list[str]] = defaultdict(list)
+    wrong = 0
+    for id in rows:
+        try:
+            found = break_of(promises[id], tests.get(id, []))
+        except ValueError as error:
+            wrong += 1
+            print(f"{id}: {error}")
+            continue
+        if found is None:
+            print(f"{id}: not tried: {promises[id]['unbreakable']}")
+        else:
+            trials[found].append(id)
+    return try_all([(" ".join(ids), mutant) for mutant, ids in trials.items()]) or int(wrong > 0)
+
+
+def break_of(entry: Mapping[str, str], tests: Sequence[str]) -> Mutant | None:
+    """Return the mutant that breaks the promise, with the first of its tests that has the mark of the row; None if no
+    change can break it.  Raises ValueError if the row has no break, or no test of its own that catches it."""
+    if "unbreakable" in entry:
+        return None
+    if "break" not in entry:
+        raise ValueError("no break: name a mutant as `break`, or give the reason as `unbreakable`.")
+    (mutant,) = mutants([entry["break"]])
+    for test in mutant.tests:
+        if test.removeprefix("tests/").split("[")[0] in tests:
+            return replace(mutant, tests=(test,))
+    raise ValueError(f"no test with the mark of the row is named in tests/mutants/{mutant.name}.patch.")
 
 
 def page(promises: Mapping[str, Mapping[str, str]], tests: Mapping[str, list[str]]) -> str:

@@ -3,7 +3,7 @@
 A mutant is a file `tests/mutants/NAME.patch`: lines `Promise: …` and `Caught by: …` (pytest's test ids, separated by
 spaces), an empty line, and a unified diff that breaks the promise.  Each diff is applied to a copy of the tree, and the
 named tests are run there.  A mutant is *caught* when one of them fails.  First, all named tests run on an unchanged
-copy: what fails there catches nothing.
+copy: what fails there catches nothing.  The other copies are made of that one, with the code that Python has compiled.
 
 Ends with 0 if every mutant is caught and every named test passes without one, else with 1.
 """
@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +88,7 @@ def applies(mutant: Mutant, folder: Path, *, check_only: bool = False) -> bool:
 def run(tests: Iterable[str], folder: Path, *options: str) -> tuple[int, str]:
     """Run these tests in the copy; return pytest's exit status and its output."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=no", *options, *tests]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired as error:
@@ -96,9 +96,10 @@ def run(tests: Iterable[str], folder: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def verdict(mutant: Mutant, broken: set[str]) -> tuple[bool, str]:
+def verdict(mutant: Mutant, broken: set[str], unchanged: Path) -> tuple[bool, str]:
     """Return whether this mutant is caught, and by which test (or why not).  `broken`: tests that fail without it."""
-    with copied() as folder:
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder = shutil.copytree(unchanged, Path(name), symlinks=True, dirs_exist_ok=True)
         if not applies(mutant, folder):
             return False, "the patch does not fit the code any more: make it again"
         # One failure is enough: a mutant that hangs would hang in each test.
@@ -110,29 +111,28 @@ def verdict(mutant: Mutant, broken: set[str]) -> tuple[bool, str]:
     return False, f"pytest could not run (status {status}): {output.strip()[-400:]}"
 
 
-def main(names: list[str]) -> int:
-    """Try the mutants and print a table; return the exit status."""
-    chosen = mutants(names)
-    tests = sorted({test for mutant in chosen for test in mutant.tests})
-    print(f"{len(chosen)} mutants; first their {len(tests)} tests on the code as it is …", flush=True)
-    with copied() as folder:
-        status, output = run(tests, folder)
-    broken = set(FAILURE.findall(output))
-    if status not in (0, FAILED) or (status == FAILED and not broken):
-        print(f"pytest could not run (status {status}):\n{output[-3000:]}", file=sys.stderr)
-        return 1
-    for test in sorted(broken):
-        print(f"fails on the code as it is, and catches nothing: {test}", flush=True)
+def try_all(trials: Sequence[tuple[str, Mutant]]) -> int:
+    """Try these mutants and print a table, in which each has its label; return the exit status."""
+    tests = sorted({test for _, mutant in trials for test in mutant.tests})
+    print(f"{len(trials)} mutants; first their {len(tests)} tests on the code as it is …", flush=True)
     missed = 0
-    for mutant in chosen:
-        began = monotonic()
-        caught, by = verdict(mutant, broken)
-        missed += not caught
-        word, took = "caught" if caught else "MISSED", monotonic() - began
-        print(f"{word}  {mutant.name}  {took:.0f} s  {by}\n        {mutant.promise}", flush=True)
-    print(f"{len(chosen) - missed} of {len(chosen)} caught.")
+    with copied() as unchanged:
+        status, output = run(tests, unchanged)
+        broken = set(FAILURE.findall(output))
+        if status not in (0, FAILED) or (status == FAILED and not broken):
+            print(f"pytest could not run (status {status}):\n{output[-3000:]}", file=sys.stderr)
+            return 1
+        for test in sorted(broken):
+            print(f"fails on the code as it is, and catches nothing: {test}", flush=True)
+        for label, mutant in trials:
+            began = monotonic()
+            caught, by = verdict(mutant, broken, unchanged)
+            missed += not caught
+            word, took = "caught" if caught else "MISSED", monotonic() - began
+            print(f"{word}  {mutant.name}  {took:.0f} s  {by}\n        {label}", flush=True)
+    print(f"{len(trials) - missed} of {len(trials)} caught.")
     return 1 if missed or broken else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(try_all([(mutant.promise, mutant) for mutant in mutants(sys.argv[1:])]))

@@ -1,6 +1,6 @@
 """Write what follows from the declaration of the options: `python -m tools.options`.
 
-The keywords for type checkers (django_jobs/enqueue/keywords.py), and the tables of docs/reference/job-options.md.  A
+The keywords for type checkers (django_jobs/enqueueing/keywords.py), and the tables of docs/reference/job-options.md.  A
 test compares both with the declaration.
 """
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from django_jobs.core.options.declared import NAMING, OPTIONS, SHARED, Option
-from django_jobs.enqueue.call_options import CALL_OPTIONS
+from django_jobs.enqueueing.call_options import CALL_OPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYWORDS = ROOT / "django_jobs" / "enqueue" / "keywords.py"
+KEYWORDS = ROOT / "django_jobs" / "enqueueing" / "keywords.py"
 PAGE = ROOT / "docs" / "reference" / "job-options.md"
 HEAD = '''\
 """The options of `@job` and of `using` with their types: editors and type checkers find a misspelt one.
 
-Made by `make docs` from core/options/declared.py and enqueue/call_options.py; do not edit it by hand.
+Made by `make docs` from core/options/declared.py and enqueueing/call_options.py; do not edit it by hand.
 """
 
 from __future__ import annotations

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from django_jobs.archive.models import ArchivedJob, ArchivedTag
-from django_jobs.archive.values import as_stored
+from django_jobs.archive.values import as_stored, moment, text
 from django_jobs.archive.writing import BATCH
+from django_jobs.core import registry
+from django_jobs.core.attempt import LINE, unpacked
 from django_jobs.core.values import Attempt, JobInfo, State
+from django_jobs.serialization.checked import Unreadable, loads, typed
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Rows that one search checks, and how many it reads at a time: about a second.
+MOST_CHECKED, CHUNK = 10_000, 500
 
 
 class Cursor(NamedTuple):
@@ -33,6 +37,11 @@ class Cursor(NamedTuple):
             raise ValueError(f"{text!r:.50} is no cursor.")
         return cls(as_stored(EPOCH + timedelta(microseconds=int(moment))), int(pk))
 
+    @property
+    def ms(self) -> int:
+        """The next ms after this time: what follows the cursor has ended before it."""
+        return (as_aware(self.ended_at) - EPOCH) // timedelta(milliseconds=1) + 1
+
     def __str__(self) -> str:
         return f"{(as_aware(self.ended_at) - EPOCH) // timedelta(microseconds=1)}_{self.pk}"
 
@@ -45,19 +54,13 @@ def prune(days: float, limit: int = BATCH) -> int:
     return ArchivedJob.objects.filter(pk__in=keys).only("pk").delete()[1][ArchivedJob._meta.label] if keys else 0
 
 
-def at(queue: str, id: str) -> JobInfo | None:
-    """Return the archived job of this queue with this id.  Every PUT calls this: see ApiToken.objects.with_secret."""
-    query = f"SELECT * FROM {ArchivedJob._meta.db_table} WHERE queue = %s AND job_id = %s"
-    row = next(iter(ArchivedJob.objects.raw(query, [queue, id])), None)
-    return info_of(row) if row is not None else None
-
-
-def at_many(queue: str, ids: Sequence[str]) -> dict[str, JobInfo]:
-    """Return the archived jobs of this queue with these ids, by id."""
-    infos: dict[str, JobInfo] = {}
+def found_many(ids: Sequence[str]) -> dict[str, list[JobInfo]]:
+    """Return what `found` returns for each of these ids that the archive has."""
+    infos: dict[str, list[JobInfo]] = {}
     for start in range(0, len(ids), BATCH):
-        rows = ArchivedJob.objects.filter(queue=queue, job_id__in=ids[start : start + BATCH])
-        infos.update({row.job_id: info_of(row) for row in rows})
+        rows = ArchivedJob.objects.filter(job_id__in=ids[start : start + BATCH]).order_by("-ended_at", "-pk")
+        for row in rows:
+            infos.setdefault(row.job_id, []).append(info_of(row))
     return infos
 
 
@@ -67,8 +70,10 @@ def find(id: str, queue: str | None = None) -> JobInfo | None:
 
 
 def found(id: str) -> list[JobInfo]:
-    """Return all archived jobs with this id, one of each queue that had one, the newest first."""
-    return [info_of(row) for row in ArchivedJob.objects.filter(job_id=id).order_by("-ended_at", "-pk")]
+    """Return all archived jobs with this id, one of each queue that had one, the newest first.  Every PUT calls this:
+    see ApiToken.objects.with_secret."""
+    query = f"SELECT * FROM {ArchivedJob._meta.db_table} WHERE job_id = %s ORDER BY ended_at DESC, id DESC"
+    return [info_of(row) for row in ArchivedJob.objects.raw(query, [text(id)])]
 
 
 def page(
@@ -80,7 +85,7 @@ def page(
     if tag:
         return _tagged(tag, names, status, cursor, limit)
     rows: QuerySet[ArchivedJob] = ArchivedJob.objects.order_by("-ended_at", "-pk")
-    if wanted := list(names):
+    if wanted := _all_names(names):
         rows = rows.filter(name__in=wanted)
     if status:
         rows = rows.filter(status=status)
@@ -89,6 +94,64 @@ def page(
     found = list(rows[: limit + 1])
     after = Cursor(found[limit - 1].ended_at, found[limit - 1].pk) if len(found) > limit else None
     return [info_of(row) for row in found[:limit]], after
+
+
+def chosen(
+    rows: QuerySet[ArchivedJob],
+    *,
+    names: Iterable[str] = (),
+    status: str = "",
+    tag: str = "",
+    queue: str = "",
+    id: str = "",
+    since: int = 0,
+    before: int = 0,
+) -> QuerySet[ArchivedJob]:
+    """Return those of these rows that have these values.  `since` and `before`: ms, of their end; 0 = any."""
+    wanted: dict[str, Any] = {"name__in": [text(name) for name in _all_names(names)], "status": status}
+    wanted |= {"queue": text(queue), "job_id": text(id), "ended_at__gte": moment(since), "ended_at__lt": moment(before)}
+    rows = rows.filter(**{key: value for key, value in wanted.items() if value})
+    return with_tag(rows, tag) if tag else rows
+
+
+class Searched(NamedTuple):
+    """The rows of one stretch of the history that a search has found."""
+
+    rows: list[ArchivedJob]
+    #: where the next stretch begins; None = all were checked.
+    following: Cursor | None
+    checked: int
+
+
+def search(
+    rows: QuerySet[ArchivedJob],
+    accepts: Callable[[JobInfo], bool],
+    *,
+    cursor: Cursor | None = None,
+    limit: int,
+    most: int = 0,
+) -> Searched:
+    """Return up to `limit` of these rows whose job `accepts` takes, newest first.  About `most` are checked at most; 0:
+    MOST_CHECKED."""
+    found, checked = list[ArchivedJob](), 0
+    while True:
+        some = rows.filter(_is_behind(cursor, "pk")) if cursor else rows
+        chunk = list(some.order_by("-ended_at", "-pk")[:CHUNK])
+        for row in chunk:
+            checked += 1
+            found += [row] if accepts(info_of(row)) else []
+            if len(found) == limit:
+                return Searched(found, Cursor(row.ended_at, row.pk), checked)
+        if len(chunk) < CHUNK:
+            return Searched(found, None, checked)
+        cursor = Cursor(chunk[-1].ended_at, chunk[-1].pk)
+        if checked >= (most or MOST_CHECKED):
+            return Searched(found, cursor, checked)
+
+
+def _all_names(names: Iterable[str]) -> list[str]:
+    """Return all names of these job types: a row has the name that the type had when the job ended."""
+    return [each for name in names for each in registry.names_of(name)]
 
 
 def _is_behind(cursor: Cursor, key: str) -> Q:
@@ -101,8 +164,8 @@ def _tagged(
     tag: str, names: Iterable[str], status: str, cursor: Cursor | None, limit: int
 ) -> tuple[list[JobInfo], Cursor | None]:
     """The same of the jobs with a tag, in the order of the index of tags."""
-    tags = ArchivedTag.objects.filter(tag=tag).order_by("-ended_at", "-job_id").select_related("job")
-    if wanted := list(names):
+    tags = ArchivedTag.objects.filter(tag=text(tag)).order_by("-ended_at", "-job_id").select_related("job")
+    if wanted := _all_names(names):
         tags = tags.filter(job__name__in=wanted)
     if status:
         tags = tags.filter(job__status=status)
@@ -116,24 +179,42 @@ def _tagged(
 
 def with_tag(rows: QuerySet[ArchivedJob], tag: str) -> QuerySet[ArchivedJob]:
     """Return those of these rows that had this tag when they ended."""
-    return rows.filter(tags__tag=tag, tags__ended_at=F("ended_at"))
+    return rows.filter(tags__tag=text(tag), tags__ended_at=F("ended_at"))
 
 
 def info_of(row: ArchivedJob) -> JobInfo:
-    """Return the job as the store described it when it ended."""
+    """Return the job as the store described it when it ended.  A state that only another version knows is shown as
+    dead, and a line of the log names it."""
+    log, known = read_log(row.log), row.status in set(State)
+    if not known:
+        log += (Attempt(0, "corrupt", 0, error=f"This version does not know the state {row.status!r} of the row."),)
+    # The last line has the number of the last attempt; that one is not among the failures if a person ended it.
+    ended_by_hand = bool(log) and log[-1].outcome in ("killed", "discarded")
+    earlier = log[-1].attempt - row.failures - row.crashes - ended_by_hand if log else 0
     return JobInfo(
         row.job_id,
         row.queue,
         bytes(row.record),
-        State(row.status),
+        State(row.status) if known else State.DEAD,
         failures=row.failures,
         crashes=row.crashes,
         at=round(as_aware(row.ended_at).timestamp() * 1000),
         worker=row.worker,
         result=row.result.encode() or None,
         run_ms=row.run_ms,
-        attempts=tuple(Attempt(*line) for line in json.loads(row.log or "[]")),
+        attempts=log,
+        earlier=max(0, earlier),
     )
+
+
+def read_log(text: str) -> tuple[Attempt, ...]:
+    """Return the log of attempts in a row; one that cannot be read is shown as text."""
+    if not text:
+        return ()
+    try:
+        return tuple(unpacked(typed(Attempt, dict(zip(LINE, line, strict=False)))) for line in loads(text))
+    except (Unreadable, TypeError):
+        return (Attempt(0, "corrupt", 0, error=text),)
 
 
 def as_aware(value: datetime) -> datetime:

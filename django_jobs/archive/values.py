@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from django_jobs.core.attempt import LINE, packed
 from django_jobs.core.values import JobInfo
 from django_jobs.serialization.record import enqueued_ms, name_of
 from django_jobs.serialization.results import without_worker, worker_of
@@ -29,7 +30,7 @@ def columns_of(info: JobInfo) -> dict[str, Any]:
         "result": text(without_worker(result).decode(errors="replace")),
         "failures": min(info.failures, _MOST),
         "crashes": min(info.crashes, _MOST),
-        "log": text(json.dumps([list(attempt) for attempt in info.attempts])) if info.attempts else "",
+        "log": text(json.dumps([packed(each)[: len(LINE)] for each in info.attempts])) if info.attempts else "",
         "error_type": text(last.error_type, 255) if last else "",
         "error": text(last.error) if last else "",
         "worker": text(info.worker or worker_of(result) or (last.worker if last else ""), 255),

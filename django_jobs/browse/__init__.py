@@ -11,6 +11,7 @@ from django_jobs.browse.counts import (
     series,
     tag_counts,
     tag_payload,
+    usable_queues,
 )
 from django_jobs.browse.groups import (
     GROUPED,
@@ -23,11 +24,12 @@ from django_jobs.browse.groups import (
     error_groups_within,
     matching_groups,
 )
-from django_jobs.browse.health import unknown_names
+from django_jobs.browse.health import shown_queues, unknown_names
 from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.match import Match, error_key, is_error_key
 from django_jobs.browse.pages import PAGE, Page, newest_first, page, queue_names
-from django_jobs.browse.search import MOST_FOUND, SHOWN, Search, find, is_exact, selected
+from django_jobs.browse.reasons import Reason
+from django_jobs.browse.search import MOST_FOUND, SHOWN, Search, find, is_exact, selected, with_id
 from django_jobs.browse.snapshot import publish_snapshot
 from django_jobs.browse.why import ASKED, reason_payload, why
 from django_jobs.browse.workflow_payloads import step_payload, workflow_payload
@@ -38,6 +40,7 @@ from django_jobs.browse.workflows import (
     batch_jobs,
     find_workflows,
     jobs_of,
+    known_workflow,
     steps,
     stopping_steps,
     that_cannot_go_on,
@@ -59,6 +62,7 @@ __all__ = [
     "Match",
     "Page",
     "Position",
+    "Reason",
     "Search",
     "Series",
     "TagCount",
@@ -77,6 +81,7 @@ __all__ = [
     "is_exact",
     "job_counts",
     "jobs_of",
+    "known_workflow",
     "listing",
     "matching_groups",
     "newest_first",
@@ -87,6 +92,7 @@ __all__ = [
     "reason_payload",
     "selected",
     "series",
+    "shown_queues",
     "step_payload",
     "steps",
     "stopping_steps",
@@ -94,7 +100,9 @@ __all__ = [
     "tag_payload",
     "that_cannot_go_on",
     "unknown_names",
+    "usable_queues",
     "why",
+    "with_id",
     "workflow",
     "workflow_of",
     "workflow_payload",

@@ -11,6 +11,8 @@ from typing import Any
 from django_jobs.conf import get_settings
 from django_jobs.core.queue_stats import read_pause, signed
 from django_jobs.core.values import Pause, QueueStats, State
+from django_jobs.exceptions import StoreError
+from django_jobs.serialization.checked import count_of, whole
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 from django_jobs.stores.values.documents import BROKEN
@@ -33,7 +35,7 @@ EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 #: Totals and numbers of a queue that the snapshot has: the totals per job type would make it large.
 TOLD = ("trimmed_dead", "not_archived")
-NUMBERS = ("overdue", "overdue_since", "dead_since", "unarchived")
+NUMBERS = ("overdue", "overdue_since", "dead_since", "unarchived", "age")
 
 Buckets = dict[int, dict[str, int]]
 
@@ -80,6 +82,16 @@ def queue_names() -> list[str]:
     return configured + sorted(set(get_store().queues()) - set(configured))
 
 
+def usable_queues() -> list[str]:
+    """Return the queues to choose from for a job: the configured ones, and those that exist and that a pattern covers,
+    if there are patterns and the store answers."""
+    queues = get_settings().queues
+    if queues.patterns:
+        with suppress(StoreError):
+            return [name for name in queue_names() if name in queues]
+    return list(queues)
+
+
 def queue_stats(queues: Sequence[str]) -> list[QueueStats]:
     """Return the current numbers of these queues."""
     return get_store().stats(queues)
@@ -92,7 +104,7 @@ def job_counts(names: Sequence[str] | None = None) -> JobCounts:
         return count(get_store().stats(names), names)
     document = get_store().get_document("snapshot")
     with suppress(*BROKEN):  # a damaged snapshot counts as none, and workers write the next
-        if document and 0 <= get_store().now() - document.get("at", 0) <= SNAPSHOT_LIFE:
+        if document and 0 <= get_store().now() - count_of(document.get("at", 0)) <= SNAPSHOT_LIFE:
             stats = [read_stats(name, document["queues"][name]) for name in names if name in document["queues"]]
             return count(stats, names, document["at"])
     return count(count_in_time(names), names)
@@ -134,24 +146,28 @@ def written(pause: Pause) -> list[Any]:
 
 def read_stats(queue: str, entry: Mapping[str, Any]) -> QueueStats:
     """Read what write_stats wrote."""
-    counts = {state.value: entry["counts"].get(state, 0) for state in State}
+    counts = {state.value: count_of(entry["counts"].get(state, 0)) for state in State}
     # An older version did not write the entries that are read with `get`.
     return QueueStats(
         queue,
         counts,
-        entry["latency"],
-        read_pause(*entry["paused"]) if entry["paused"] else None,
-        {name: read_pause(*pause) for name, pause in entry.get("paused_types", {}).items()},
-        dict(entry.get("totals", {})),
-        **{key: int(entry.get(key, 0)) for key in NUMBERS},
+        count_of(entry["latency"]),
+        _pause_of(*entry["paused"]) if entry["paused"] else None,
+        {name: _pause_of(*pause) for name, pause in entry.get("paused_types", {}).items()},
+        {event: count_of(number) for event, number in entry.get("totals", {}).items()},
+        **{key: count_of(entry.get(key, 0)) for key in NUMBERS},
     )
+
+
+def _pause_of(text: Any, until: Any, since: Any) -> Pause:
+    return read_pause(str(text), count_of(until), count_of(since))
 
 
 def read_buckets(document: Mapping[str, Any], period: str) -> Buckets:
     """Return a series of the snapshot; an empty one if it cannot be read."""
     with suppress(*BROKEN):
         return {
-            int(start): {str(event): int(number) for event, number in events.items()}
+            whole(start): {str(event): count_of(number) for event, number in events.items()}
             for start, events in document.get(period, {}).items()
         }
     return {}

@@ -84,7 +84,7 @@ def _kinds(
 ) -> list[FailureKind] | None:
     """Return the kinds of groups that match by job type and error; None for all.  The store finds the groups of a kind;
     of the key of an error it knows nothing."""
-    if not match.name and not match.error:
+    if not match.has_groups:
         return None
     known = get_store().failure_kinds(queues)[state] if known is None else known
     return [kind for kind in known if match.name in ("", kind.name) and match.accepts_error(kind.signature)]

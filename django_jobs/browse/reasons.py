@@ -10,12 +10,11 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext as translated
 from django.utils.translation import gettext_noop as _
 
+from django_jobs.browse.health import knowing, unserved
 from django_jobs.core.standing import Standing
 from django_jobs.core.values import FINISHED, Controls, JobInfo, Pause, State, WorkerInfo
 from django_jobs.serialization.holders import is_remote, shown, worker_of
 
-#: A worker in one of these states claims nothing.
-CLOSED = frozenset({"quiet", "stopping"})
 #: Names in one sentence.
 NAMED = 5
 
@@ -70,6 +69,7 @@ SENTENCES: Mapping[str, str] = {
     "running_remotely_by": _("It has started: the remote worker %(worker)s runs it."),
     "succeeded": _("It has ended: it succeeded."),
     "dead": _("It has ended: it is dead and is not tried again by itself."),
+    "killed_not_ended": _("It was killed and is dead, and %(worker)s has not ended its attempt yet."),
     "cancelled": _("It has ended: it was cancelled."),
     "expired": _("It has ended: it had not started when its time was over."),
 }
@@ -78,7 +78,7 @@ NOWHERE = Standing()
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ReasonFacts:
     """All that an answer depends on.  Times in ms by the store's clock."""
 
     info: JobInfo
@@ -141,9 +141,11 @@ def said_of(pause: Pause, moment: Callable[[int], str]) -> str:
     return ", ".join(parts) + (f": {pause.reason}" if pause.reason else "")
 
 
-def reason_of(facts: Facts) -> Reason:
+def reason_of(facts: ReasonFacts) -> Reason:
     """Return the first reason that applies: first the lasting ones, then those of this moment, then its turn."""
     info = facts.info
+    if info.state is State.DEAD and facts.standing.stopping:
+        return Reason("killed_not_ended", {"worker": facts.standing.stopping}, since=info.at, link=("workers",))
     if info.state in FINISHED:
         return Reason(info.state.value, since=info.at)
     if info.state is State.RUNNING:
@@ -153,7 +155,7 @@ def reason_of(facts: Facts) -> Reason:
     return _closed(facts) or _blocked(facts) or _nobody(facts) or _turn(facts)
 
 
-def _started(facts: Facts) -> Reason:
+def _started(facts: ReasonFacts) -> Reason:
     info, ends = facts.info, facts.standing.lease_ends
     values = {"worker": shown(info.worker)}
     if ends <= facts.now:
@@ -165,7 +167,7 @@ def _started(facts: Facts) -> Reason:
     return Reason("running", values, since=info.at, link=("workers",))
 
 
-def _closed(facts: Facts) -> Reason | None:
+def _closed(facts: ReasonFacts) -> Reason | None:
     """The store, a pause."""
     queue = facts.info.queue
     if facts.refusal:
@@ -178,7 +180,7 @@ def _closed(facts: Facts) -> Reason | None:
     return Reason(cause, values, pause.since, pause.until, ("queues",) if facts.all_paused else ("queue", queue))
 
 
-def _blocked(facts: Facts) -> Reason | None:
+def _blocked(facts: ReasonFacts) -> Reason | None:
     """What this job waits for, and no other must."""
     info, standing = facts.info, facts.standing
     if standing.blocked_by == "stop":
@@ -188,38 +190,32 @@ def _blocked(facts: Facts) -> Reason | None:
         more = ", …" if standing.held > len(standing.holders) else ""
         link = ("job", info.queue, standing.holders[0]) if standing.holders else ("queue", info.queue)
         values = {"key": facts.shown_key, "limit": limit, "jobs": ", ".join(standing.holders) + more}
+        values["holders"] = standing.holders
         return Reason("limit", values, link=link)
     return None
 
 
-def _nobody(facts: Facts) -> Reason | None:
+def _nobody(facts: ReasonFacts) -> Reason | None:
     """No worker can take it."""
     queue, standing = facts.info.queue, facts.standing
     if facts.pulled:
         if facts.now - facts.asked_at < 60_000:
             return _at_limit(facts) or Reason("fetched", {"queue": queue, "ahead": standing.ahead}, since=_since(facts))
         return Reason("not_fetched", {"name": facts.name, "queue": queue}, since=facts.asked_at)
-    if not facts.workers:
-        return Reason("no_workers", since=_since(facts), link=("workers",))
-    values = {"queue": queue, "name": facts.name, "format": facts.format}
-    serving = [worker for worker in facts.workers if _takes(worker, queue)]
-    for cause, left in (
-        ("workers_quiet", [each for each in serving if each.info.get("state") not in CLOSED]),
-        ("queue_left_out", [each for each in serving if queue not in _list(each, "closed_queues")]),
-        ("unknown", [each for each in serving if each.info.get("knows") not in (facts.unknown_to or ())]),
-    ):
-        if not serving:
-            return Reason("no_worker_takes_queue", values | {"workers": _named(facts.workers)}, link=("queue", queue))
-        if not left:
-            if cause == "unknown":
-                cause = "unknown_format" if facts.format > 1 else "unknown_name"
-            since = facts.info.parked_at if cause.startswith("unknown") else 0
-            return Reason(cause, values | {"workers": _named(serving)}, since, link=("workers",))
-        serving = [each for each in serving if each in left]
-    return None
+    cause, concerned = unserved(queue, facts.workers)
+    if cause == "no_workers":
+        return Reason(cause, since=_since(facts), link=("workers",))
+    since = 0
+    if not cause and not knowing(concerned, facts.unknown_to or frozenset()):
+        cause, since = "unknown_format" if facts.format > 1 else "unknown_name", facts.info.parked_at
+    if not cause:
+        return None
+    values = {"queue": queue, "name": facts.name, "format": facts.format, "workers": _named(concerned)}
+    link = ("queue", queue) if cause == "no_worker_takes_queue" else ("workers",)
+    return Reason(cause, values, since, link=link)
 
 
-def _turn(facts: Facts) -> Reason:
+def _turn(facts: ReasonFacts) -> Reason:
     """Workers may take it: when its turn comes."""
     info, standing, since = facts.info, facts.standing, _since(facts)
     values = {"queue": info.queue, "ahead": standing.ahead, "higher": standing.higher, "running": standing.running}
@@ -241,7 +237,7 @@ def _turn(facts: Facts) -> Reason:
     return Reason(cause, values, since, link=link)
 
 
-def _at_limit(facts: Facts) -> Reason | None:
+def _at_limit(facts: ReasonFacts) -> Reason | None:
     queue, running = facts.info.queue, facts.standing.running
     if not 0 < facts.max_running <= running:
         return None
@@ -249,21 +245,11 @@ def _at_limit(facts: Facts) -> Reason | None:
     return Reason("queue_limit", values, since=_since(facts), link=("queue", queue))
 
 
-def _since(facts: Facts) -> int:
+def _since(facts: ReasonFacts) -> int:
     """Since when the job can run."""
     if facts.info.state is State.BLOCKED:
         return 0
     return facts.info.at or max(facts.info.since, facts.enqueued_at)
-
-
-def _takes(worker: WorkerInfo, queue: str) -> bool:
-    queues = worker.info.get("queues")
-    return not isinstance(queues, list) or queue in queues  # if its list cannot be read, it may take any
-
-
-def _list(worker: WorkerInfo, entry: str) -> list[Any]:
-    value = worker.info.get(entry)
-    return value if isinstance(value, list) else []
 
 
 def _named(workers: Sequence[WorkerInfo]) -> str:

@@ -10,12 +10,14 @@ from django_jobs.browse.counts import JobCounts, job_counts
 from django_jobs.browse.groups import GROUPED, are_exact, matching_groups
 from django_jobs.browse.match import Match
 from django_jobs.browse.pages import Page, newest_first, page_after, read_mark, write_mark
+from django_jobs.browse.query.parsing import terms_of
+from django_jobs.browse.query.terms import Notes
 from django_jobs.core.values import JobInfo, State
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import FailureGroup
 from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE
 
-__all__ = ["MOST_FOUND", "Search", "find", "go_on", "is_exact", "selected"]
+__all__ = ["MOST_FOUND", "Search", "find", "go_on", "is_exact", "selected", "with_id"]
 
 #: A search goes on to the end and counts all that match; so many of them, the first found, can be shown.
 MOST_FOUND = 500
@@ -30,11 +32,21 @@ def find(id: str, queues: Sequence[str]) -> JobInfo | None:
     return get_store().find(list(queues), id)
 
 
+def with_id(states: Sequence[State], match: Match, queues: Sequence[str]) -> list[JobInfo]:
+    """Return the job that the match names by its id, if it is in one of these states and queues, and all the rest
+    matches."""
+    info = find(match.id, [match.queue] if match.queue else queues)
+    if info is None or info.state not in states or match.queue not in ("", info.queue):  # a retry may have moved it
+        return []
+    return [info] if match.accepts(info) else []
+
+
 def is_exact(state: State, match: Match, found: Sequence[FailureGroup] | None = None) -> bool:
     """Return whether the store finds these jobs at once: failed jobs by queue, and by job type and error or by a tag.
     It does not if a queue has so many tags that it does not keep the jobs of this one apart.  `found`: as for
     `selected`."""
-    return state in GROUPED and not match.text and are_exact(state, match, found)
+    exact = state in GROUPED and not (match.text or match.terms or match.id or match.types)
+    return exact and are_exact(state, match, found)
 
 
 def selected(
@@ -78,6 +90,9 @@ class Search:
     #: position: index in `parts`, and `Page.following` there.
     index: int = 0
     after: str = ""
+    #: what was learnt about the terms of a query: see `Notes`.
+    has_argument: bool = False
+    unknown: int = 0
     #: the first SHOWN of the jobs in `found`, if this process found them.
     jobs: list[JobInfo] = field(default_factory=list)
 
@@ -91,12 +106,24 @@ class Search:
         """Progress, 0–100."""
         return 100 if self.finished else min(99, self.seen * 100 // self.total) if self.total else 0
 
+    @property
+    def notes(self) -> Notes:
+        """What was learnt about the terms of a query."""
+        return Notes(terms_of(self.match.terms), has_argument=self.has_argument, unknown=self.unknown)
+
 
 def begin(states: Sequence[State], match: Match, counted: JobCounts | None = None) -> Search:
     """Return a search that has checked nothing yet.  A job that moves between these states while the search goes on is
     found once or, if it moves to a state that was checked before, not at all."""
     counted = counted or job_counts()
     names = [match.queue] if match.queue else counted.names
+    if match.id:
+        jobs = with_id(states, match, names)
+        found, by_state = [(info.queue, info.id) for info in jobs], {info.state.value: 1 for info in jobs}
+        number = len(jobs)
+        return Search(
+            list(states), match, [], number, number, number, found, by_state, has_argument=True, jobs=jobs
+        )  # fmt: skip
     queues = {name: stats.counts for name, stats in counted.queues.items() if name in names}
     if match.queue and match.queue not in queues:
         queues[match.queue] = get_store().stats([match.queue])[0].counts
@@ -128,7 +155,7 @@ def go_on(search: Search, seconds: float) -> Search:
     """Check further jobs, for about `seconds`; at least one batch."""
     deadline, size, largest = monotonic() + seconds, FIRST_READ, 1
     groups = dict[State, list[FailureGroup]]()
-    if search.match.name or search.match.error or search.match.tag:
+    if search.match.has_groups:
         groups = {state: matching_groups(state, search.match) for state in search.states if state in GROUPED}
     while not search.finished:
         state, queues = search.parts[search.index]
@@ -146,13 +173,19 @@ def go_on(search: Search, seconds: float) -> Search:
         # Groups by a tag were not chosen by job type and error.
         by_error = mine is not None and not search.match.tag
         accepts, known = search.match.accepts_rest if by_error else search.match.accepts, set(search.found)
-        found = [info for info in jobs if accepts(info) and (info.queue, info.id) not in known]
+        notes = search.notes
+        shown = [info for info in jobs if search.match.shows(info)]
+        for info in shown:
+            notes.see(info)
+        found = [info for info in shown if accepts(info) and (info.queue, info.id) not in known]
         search = replace(
             search,
-            seen=search.seen + len(jobs),
+            seen=search.seen + len(shown),
             matches=search.matches + len(found),
             by_state=search.by_state | {state.value: search.by_state.get(state, 0) + len(found)},
             found=[*search.found, *((info.queue, info.id) for info in found)][:MOST_FOUND],
+            has_argument=bool(search.match.terms) and notes.has_argument,
+            unknown=notes.unknown,
             jobs=[*search.jobs, *found][:SHOWN],
             index=search.index if mark else search.index + 1,
             after=write_mark(mark) if mark else "",

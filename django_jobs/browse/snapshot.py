@@ -16,6 +16,7 @@ from django_jobs.browse.counts import (
     write_stats,
 )
 from django_jobs.core.values import State
+from django_jobs.serialization.checked import is_moment
 from django_jobs.stores import get_store
 
 #: A snapshot of another worker that is younger than this (ms) is not replaced.
@@ -66,4 +67,4 @@ def recent_series(before: dict[str, Any], names: list[str], now: int) -> dict[st
 def when(before: dict[str, Any], entry: str, now: int) -> int:
     """Return a time in the last snapshot; 0 if it is not valid."""
     at = before.get(entry)
-    return at if isinstance(at, int) and at <= now else 0
+    return at if is_moment(at) and at <= now else 0

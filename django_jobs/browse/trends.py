@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from django_jobs.core import registry
 from django_jobs.core.values import WorkerInfo
 from django_jobs.samples.chart import Sampled, Stretch, add_up, stretches
 from django_jobs.samples.log import ALL, COARSE, EVENTS, FINE
@@ -70,13 +71,13 @@ def type_trends(queue: str, names: Iterable[str], period: str) -> dict[str, Tren
     """Return the trend of each of these job types in one queue."""
     width = PERIODS[period][0]
     (sampled,) = get_store().samples([queue], width, types=True).values()
-    return {name: _trend([sampled], name, period) for name in names}
+    return {name: _trend([sampled], registry.identity_of(name), period) for name in names}
 
 
 def type_trend(queues: Sequence[str], name: str, period: str) -> Trend:
     """Return the trend of a job type in these queues together."""
     width = PERIODS[period][0]
-    return _trend(list(_samples(queues, width, types=True).values()), name, period)
+    return _trend(list(_samples(queues, width, types=True).values()), registry.identity_of(name), period)
 
 
 def worker_trend(worker: WorkerInfo, period: str) -> Trend:

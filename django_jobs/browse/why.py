@@ -9,14 +9,16 @@ from typing import Any
 from django.utils import translation
 
 from django_jobs.browse.counts import JobCounts, job_counts
-from django_jobs.browse.reasons import Facts, Reason, reason_of
+from django_jobs.browse.reasons import Reason, ReasonFacts, reason_of
 from django_jobs.conf import QueueSettings, get_settings
 from django_jobs.core.values import FINISHED, PLAIN, JobInfo, State
+from django_jobs.enqueueing.keys import limit_now
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.remote import known
+from django_jobs.serialization.checked import is_moment
 from django_jobs.serialization.masking import shown_key
 from django_jobs.serialization.payloads import iso
-from django_jobs.serialization.record import decode, enqueued_ms, name_line
+from django_jobs.serialization.record import decode, enqueued_ms, name_line, name_of
 from django_jobs.stores import get_store
 
 #: How often the facts are read again if the job moved between two reads.
@@ -38,19 +40,21 @@ def why(info: JobInfo, counted: JobCounts | None = None, *, arguments: bool = Tr
     return info, reason_of(facts)
 
 
-def facts_of(info: JobInfo, counted: JobCounts, *, arguments: bool = True) -> Facts:
+def facts_of(info: JobInfo, counted: JobCounts, *, arguments: bool = True) -> ReasonFacts:
     """Read what the answer depends on.  Raises StoreError."""
     store, settings = get_store(), get_settings()
-    name, _, number = name_line(info.record).partition("\t")
+    name, number = name_of(info.record), name_line(info.record).partition("\t")[2]
     try:
         job = decode(info.id, info.queue, info.record)
-        controls, key = job.controls, shown_key(job, arguments=arguments)
+        controls, key = replace(job.controls, limit=limit_now(job)), shown_key(job, arguments=arguments)
     except CorruptRecord:
         controls, key = PLAIN, ""
-    facts = Facts(
+    facts = ReasonFacts(
         info, store.now(), name, int(number) if number.isdigit() else 1, controls, enqueued_ms(info.record, 0),
         shown_key=key,
     )  # fmt: skip
+    if info.state is State.DEAD:
+        return replace(facts, standing=store.standing(info.queue, info.id))
     if info.state in FINISHED or info.at > facts.now:
         return facts
     changes: dict[str, Any] = {"standing": store.standing(info.queue, info.id, controls.limit_key)}
@@ -70,7 +74,7 @@ def facts_of(info: JobInfo, counted: JobCounts, *, arguments: bool = True) -> Fa
         }
         if changes["pulled"]:
             asked = store.get_document(ASKED).get(info.queue)
-            changes["asked_at"] = asked if isinstance(asked, int) else 0
+            changes["asked_at"] = asked if is_moment(asked) else 0
         if info.parked_at:
             met = [each.unknown_to for each in store.parked(info.queue) if each.name == name_line(info.record)]
             changes["unknown_to"] = met[0] if met else frozenset()
@@ -79,11 +83,12 @@ def facts_of(info: JobInfo, counted: JobCounts, *, arguments: bool = True) -> Fa
 
 def higher_queues(limits: QueueSettings, counted: JobCounts) -> list[str]:
     """Return the queues of a higher priority that have jobs for workers, highest first."""
+    queues = get_settings().queues
     found = [
         each
-        for each in get_settings().queues.values()
-        if each.priority > limits.priority
-        and (stats := counted.queues.get(each.name)) is not None
+        for name, stats in counted.queues.items()
+        if (each := queues.get(name)) is not None
+        and each.priority > limits.priority
         and stats.counts.get(State.QUEUED)
         and not stats.paused
         and not 0 < each.max_concurrency <= stats.counts.get(State.RUNNING, 0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Workflows on a page.
 PAGE = 50
 #: ms for which an open batch may be idle before it is named.
-IDLE = 3_600_000
+IDLE = 5 * 60_000
 #: How many workflows one call looks at, the newest first, and how many it reads at a time.
 _LOOKED_AT, _AT_ONCE = 2000, 200
 
@@ -115,9 +115,14 @@ def _behind(store: Store, position: str) -> int:
     return at
 
 
+def known_workflow(id: str) -> WorkflowInfo | None:
+    """Return one workflow or batch; None if there is none."""
+    return reading.read(get_store(), id)
+
+
 def workflow(id: str) -> WorkflowInfo:
     """Return one workflow or batch.  Raises WorkflowNotFound."""
-    found = reading.read(get_store(), id)
+    found = known_workflow(id)
     if found is None:
         raise WorkflowNotFound(f"There is no workflow or batch with the id {id!r}.")
     return found
@@ -150,7 +155,7 @@ def jobs_of(steps: Sequence[StepInfo]) -> dict[str, JobInfo]:
             by_queue.setdefault(step.queue, []).append(step.job_id)
     for queue, ids in by_queue.items():
         for first in range(0, len(ids), MAX_BATCH):
-            found |= {info.id: info for info in get_store().get_many(queue, ids[first : first + MAX_BATCH])}
+            found |= {info.id: info for info in get_store().get_many(queue, ids[first : first + MAX_BATCH], moved=True)}
     return found
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,22 +14,10 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_jobs.conf.queues import Queues, queue_settings, queues_of
+from django_jobs.conf.queues import QueueSettings as QueueSettings
+
 DAY = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """One entry of QUEUES."""
-
-    name: str
-    #: weight, 1–100000: the share of claims among queues that have work (or the rank, with QUEUE_ORDER "strict").
-    priority: int = 1
-    #: maximum number of running jobs in the whole fleet; 0 = no limit.
-    max_concurrency: int = 0
-    #: maximum number of queued and blocked jobs; 0 = no limit.
-    max_length: int = 0
-    #: "reject" | "block"
-    on_full: str = "reject"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +28,20 @@ class Settings:
     #: takes the place of `store` in a test run.
     test_store: str = "memory"
     namespace: str = "jobs"
-    queues: Mapping[str, QueueSettings] = field(default_factory=lambda: {"default": QueueSettings("default")})
+    queues: Queues = field(default_factory=lambda: Queues({"default": QueueSettings("default")}))
     queue_order: str = "weighted"
     middleware: tuple[str, ...] = ()
     enqueue_middleware: tuple[str, ...] = ()
     on_commit: bool = True
     database: str = "default"
+    #: False; True: what waits for a commit is kept in the database until the store has it; "always": every enqueue is.
+    outbox: bool | str = False
+    notify: tuple[str, ...] = ()
+    #: None: see conf/release.py.
+    release: str | None = None
     job_defaults: Mapping[str, Any] = field(default_factory=dict)
+    #: pattern of job names → queue.
+    routes: Mapping[str, str] = field(default_factory=dict)
     lease: float = 30.0
     processes: int = 1
     threads: int = 8
@@ -62,8 +58,13 @@ class Settings:
     archive: Mapping[str, Any] | None = None
     api: Mapping[str, Any] | None = None
     eager: bool = False
+    eager_propagates: bool = False
     time_zone: str = "UTC"
     base_dir: str = "."
+
+    def route(self, name: str) -> str | None:
+        """Return the queue of the first pattern in ROUTES that the name of a job matches; None if there is none."""
+        return next((queue for pattern, queue in self.routes.items() if fnmatchcase(name, pattern)), None)
 
 
 class HostSettings(NamedTuple):
@@ -76,6 +77,9 @@ class HostSettings(NamedTuple):
     has_base_dir: bool = True
     #: aliases of CACHES that Django itself uses as caches.
     used_caches: frozenset[str] = frozenset({"default"})
+    #: aliases of DATABASES with ATOMIC_REQUESTS.
+    atomic_requests: frozenset[str] = frozenset()
+    is_asgi: bool = False
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
@@ -86,13 +90,17 @@ def read(raw: Mapping[str, Any]) -> Settings:
         store=raw.get("STORE") or ("embedded" if django_settings.DEBUG else ""),
         test_store=raw.get("TEST_STORE") or "memory",
         namespace=raw.get("NAMESPACE", "jobs"),
-        queues={name: queue_settings(name, options or {}) for name, options in queues.items()},
+        queues=queues_of({name: queue_settings(name, options or {}) for name, options in queues.items()}),
         queue_order=raw.get("QUEUE_ORDER", "weighted"),
         middleware=tuple(raw.get("MIDDLEWARE", ())),
         enqueue_middleware=tuple(raw.get("ENQUEUE_MIDDLEWARE", ())),
         on_commit=raw.get("ON_COMMIT", True),
         database=raw.get("DATABASE", "default"),
+        outbox=raw.get("OUTBOX", False),
+        notify=tuple(raw.get("NOTIFY", ())),
+        release=raw.get("RELEASE"),
         job_defaults=dict(raw.get("JOB_DEFAULTS", {})),
+        routes=dict(raw.get("ROUTES", {})),
         lease=raw.get("LEASE", 30),
         processes=raw.get("PROCESSES") or os.cpu_count() or 1,
         threads=raw.get("THREADS", 8),
@@ -108,19 +116,9 @@ def read(raw: Mapping[str, Any]) -> Settings:
         archive=raw.get("ARCHIVE"),
         api=raw.get("API"),
         eager=raw.get("EAGER", False),
+        eager_propagates=raw.get("EAGER_PROPAGATES", False),
         time_zone=django_settings.TIME_ZONE,
         base_dir=str(getattr(django_settings, "BASE_DIR", ".")),
-    )
-
-
-def queue_settings(name: str, options: Mapping[str, Any]) -> QueueSettings:
-    """Return one entry of QUEUES with its defaults."""
-    return QueueSettings(
-        name,
-        priority=options.get("PRIORITY", 1),
-        max_concurrency=options.get("MAX_CONCURRENCY", 0),
-        max_length=options.get("MAX_LENGTH", 0),
-        on_full=options.get("ON_FULL", "reject"),
     )
 
 
@@ -130,12 +128,25 @@ def get_settings() -> Settings:
 
     A web server runs no checks, so this may be the first code to find that DJANGO_JOBS is not a dict.
     """
+    raw = raw_setting()
+    if isinstance(raw, dict):
+        raw |= {key: Address(raw[key]) for key in ("STORE", "TEST_STORE") if isinstance(raw.get(key), str)}
     try:
-        return read(raw_setting())
+        return read(raw)
     except (AttributeError, TypeError, ValueError) as error:
         raise ImproperlyConfigured(
             f"DJANGO_JOBS cannot be read ({error}). `manage.py check --tag django_jobs` says what is wrong with it."
         ) from error
+
+
+class Address(str):
+    """An address of a store.  Django's error pages and mails show settings by their repr: it has no password here."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        scheme, separator, rest = self.partition("://")
+        return repr(f"{scheme}://…@{rest.rpartition('@')[2]}") if separator and "@" in rest else super().__repr__()
 
 
 def raw_setting() -> Any:
@@ -184,6 +195,10 @@ def host_settings() -> HostSettings:
         use_tz=bool(django_settings.USE_TZ),
         has_base_dir=bool(getattr(django_settings, "BASE_DIR", None)),
         used_caches=_used_caches(),
+        atomic_requests=frozenset(
+            name for name, options in django_settings.DATABASES.items() if options.get("ATOMIC_REQUESTS")
+        ),
+        is_asgi=bool(getattr(django_settings, "ASGI_APPLICATION", None)),
     )
 
 

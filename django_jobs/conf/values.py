@@ -19,11 +19,11 @@ def whole(least: int, most: int) -> Judge:
 def seconds(least: float, most: float) -> Judge:
     """A number of seconds in a range."""
 
-    def judge(value: Any) -> str | None:
+    def check(value: Any) -> str | None:
         good = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
         return None if good else f"Use seconds, from {least:.10g} to {most:.10g}."
 
-    return judge
+    return check
 
 
 def one_of(*choices: str) -> Judge:
@@ -80,17 +80,23 @@ def host_names(value: Any) -> str | None:
 def dictionary(example: str) -> Judge:
     """A dict with text keys."""
 
-    def judge(value: Any) -> str | None:
+    def check(value: Any) -> str | None:
         good = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
         return None if good else f"Use a dict, as in {example}."
 
-    return judge
+    return check
+
+
+def routes(value: Any) -> str | None:
+    """A dict of patterns, each with the name of a queue."""
+    good = isinstance(value, Mapping) and all(isinstance(part, str) and part for item in value.items() for part in item)
+    return None if good else "Use a dict of patterns and queues, as in {'shop.reports.*': 'slow'}."
 
 
 def dictionary_or_none(example: str) -> Judge:
     """A dict, or None for a part that is switched off."""
-    judge = dictionary(example)
-    return lambda value: None if value is None or judge(value) is None else f"{judge(value)} None switches it off."
+    check = dictionary(example)
+    return lambda value: None if value is None or check(value) is None else f"{check(value)} None switches it off."
 
 
 def credentials(value: Any) -> str | None:
@@ -122,6 +128,17 @@ def _secret(value: Any) -> bool:
         return False
 
 
+def outbox(value: Any) -> str | None:
+    """True, False, or "always"."""
+    return None if isinstance(value, bool) or value == "always" else 'Use True, False or "always".'
+
+
+def release(value: Any) -> str | None:
+    """One line of text, or None; "": there is no release."""
+    good = value is None or (isinstance(value, str) and len(value) <= 200 and value.isprintable())
+    return None if good and value == (value and value.strip()) else "Use text in one line, of at most 200 characters."
+
+
 YEAR = 366 * 86_400
 
 KEYS: dict[str, Judge] = {
@@ -135,7 +152,11 @@ KEYS: dict[str, Judge] = {
     "ENQUEUE_MIDDLEWARE": dotted_paths,
     "ON_COMMIT": truth,
     "DATABASE": text,
+    "OUTBOX": outbox,
+    "NOTIFY": dotted_paths,
+    "RELEASE": release,
     "JOB_DEFAULTS": dictionary("{'max_attempts': 5}"),
+    "ROUTES": routes,
     "LEASE": seconds(1, 86_400),
     "PROCESSES": whole(1, 1024),
     "THREADS": whole(1, 1024),
@@ -149,6 +170,7 @@ KEYS: dict[str, Judge] = {
     "ARCHIVE": dictionary_or_none("{'DAYS': 180}"),
     "API": dictionary_or_none("{} for tokens, or {'REQUIRE_HTTPS': True}"),
     "EAGER": truth,
+    "EAGER_PROPAGATES": truth,
 }
 
 QUEUE_KEYS: dict[str, Judge] = {

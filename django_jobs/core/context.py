@@ -38,13 +38,14 @@ class StopRequests:
 class RunningJob:
     """One attempt of one job, as middleware sees it.
 
-    `args` (list) and `kwargs` (dict) may be changed before `get_next(job)`; `context` is a new namespace for every
-    attempt; `meta` is what enqueue middleware sent with the job.
+    `args` (list) and `kwargs` (dict) may be changed before `get_next(job)`.  A model instance in them is a
+    ModelReference until the last middleware has called on: a middleware may choose the tenant or the database before.
+    `context` is a new namespace for every attempt; `meta` and `scope` are what enqueue middleware sent with the job.
     """
 
     __slots__ = (
-        "_checkin", "_claim", "_context", "_job", "_last_sent", "_pending", "_stops", "args", "kwargs", "scrubber",
-        "soft_deadline",
+        "_checkin", "_claim", "_context", "_job", "_last_sent", "_pending", "_stops", "args", "has_references",
+        "kwargs", "scrubber", "soft_deadline", "soft_timeout",
     )  # fmt: skip
 
     def __init__(
@@ -62,8 +63,11 @@ class RunningJob:
         # Two values and no copies of their fields: this is made for every attempt.
         self._claim, self._job, self.args, self.kwargs = claim, job, args, kwargs
         self._stops, self._checkin = stops, checkin
+        #: do the arguments have a ModelReference, which is loaded just before the function runs?
+        self.has_references = False
         #: makes a function that takes the values of sensitive arguments out of a text; None = the job has none.
         self.scrubber = scrubber
+        self.soft_timeout = soft_timeout
         #: monotonic seconds, or None.
         self.soft_deadline = None if soft_timeout is None else monotonic() + soft_timeout
         self._context: SimpleNamespace | None = None
@@ -93,7 +97,8 @@ class RunningJob:
 
     @property
     def max_attempts(self) -> int:
-        return self._job.options.max_attempts
+        """The number of the last attempt that failures can lead to."""
+        return self._claim.earlier + self._job.options.max_attempts
 
     @property
     def token(self) -> int:
@@ -109,6 +114,11 @@ class RunningJob:
     def meta(self) -> dict[str, Any] | None:
         """What enqueue middleware sent with the job."""
         return self._job.meta
+
+    @property
+    def scope(self) -> str:
+        """The tenant, site or other scope that enqueue middleware gave the job; "" = none."""
+        return self._job.options.scope
 
     @property
     def workflow(self) -> str | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from django_jobs.conf import Settings, get_settings
 from django_jobs.core.options.declared import DEFAULTABLE, JobOptions, OptionAttributes, check_limits, check_options
 from django_jobs.core.sensitive import HIDDEN, words_for
-from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
+from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Job, Options
 from django_jobs.exceptions import InvalidArguments, InvalidJob
 from django_jobs.formatting import sentence
 
@@ -22,8 +24,10 @@ _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.:/-]{{0,{LONGEST_NAME - 1}}}")
 class JobDefinition(OptionAttributes):
     """One registered job.  Calling it runs the function at once, in this process.
 
-    `name` is the name on the wire; `aliases` are older names that still work; `origin` is the dotted path of the
-    function.
+    `name` is the name on the wire; `aliases` are older names that still work, the oldest first; `origin` is the dotted
+    path of the function.
+    `identity` is the first name that the type ever had.  Whatever its jobs share is stored under it: limits, unique
+    keys, pauses, counts, its schedule.  So old and new code share them, too.
     All options of `@job` are attributes; durations are seconds.
     """
 
@@ -33,6 +37,8 @@ class JobDefinition(OptionAttributes):
     told_of: frozenset[str] = frozenset()
     #: If true, the stored result of a success names the worker process that ran it.
     keeps_worker = False
+    #: If true, a job that runs alone in its process runs on the main thread, which alone a timer can interrupt.
+    on_main_thread = False
     #: Its module was imported after the project had started, for example by a view.  Workers may not know it.
     is_late = False
 
@@ -48,6 +54,7 @@ class JobDefinition(OptionAttributes):
         self.aliases = tuple(aliases)
         for each in (self.name, *self.aliases):
             check_name(each, self.origin)
+        self.identity = self.aliases[0] if self.aliases else self.name
         self.given: Mapping[str, Any] = check_options(options, self.origin)
         self.signature = _signature(func, bool(self.given.get("takes_context")), self.origin)
         if self.given.get("delivery") == "at_most_once" and self.given.get("max_attempts", 1) != 1:
@@ -90,12 +97,14 @@ class JobDefinition(OptionAttributes):
         read = self._read
         if read is None or read[0] is not settings:
             defaults = check_options(settings.job_defaults, "DJANGO_JOBS['JOB_DEFAULTS']", DEFAULTABLE)
-            chosen = {**defaults, **self.given}
+            route = settings.route(self.name)
+            chosen = {**defaults, **({} if route is None else {"queue": route}), **self.given}
             if chosen.get("delivery") == "at_most_once":
                 chosen["max_attempts"] = 1
             check_limits(chosen, self.origin)
             options = JobOptions(**chosen)
-            read = self._read = (settings, options, _stored_options(options, self.signature), _stored_controls(options))
+            stored = _stored_options(options, self.signature, self.identity if self.identity != self.name else "")
+            read = self._read = (settings, options, stored, _stored_controls(options))
         return read
 
     # -- arguments -----------------------------------------------------------
@@ -173,6 +182,13 @@ def _signature(func: Callable[..., Any], takes_context: bool, owner: str) -> ins
     return signature.replace(parameters=[p for p in others if p is not None])
 
 
+@lru_cache(maxsize=1_000)
+def positional_names(signature: inspect.Signature) -> tuple[str, ...]:
+    """Return the names of the parameters that take positional arguments, in order."""
+    parameters = signature.parameters.values()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
 def _positional_limits(signature: inspect.Signature) -> tuple[int, int] | None:
     """Return the least and most number of positional arguments; None if only a full bind can find out."""
     parameters = signature.parameters.values()
@@ -183,23 +199,74 @@ def _positional_limits(signature: inspect.Signature) -> tuple[int, int] | None:
     return sum(p.default is p.empty for p in positional), most
 
 
-def _stored_options(options: JobOptions, signature: inspect.Signature) -> Options:
+def _stored_options(options: JobOptions, signature: inspect.Signature, type: str) -> Options:
     stored = Options(
         max_attempts=options.max_attempts,
         timeout=None if options.timeout is None else round(options.timeout * 1000),
         on_exhausted=options.on_exhausted,
+        retried=options.delivery == "once_unless_failed",
         sensitive=words_for(options.sensitive, signature),
         tags=" ".join(options.tags),
+        type=type,
     )
     return DEFAULT_OPTIONS if stored == DEFAULT_OPTIONS else stored
+
+
+def with_changes(changed: Mapping[str, Any], options: Options, controls: Controls) -> tuple[Options, Controls]:
+    """Return what is stored with a job whose call changes these options of its type (CHANGEABLE).  None means: as by
+    default, whatever the type has; for `keep_result`, as HISTORY says."""
+    if "timeout" in changed:
+        options = replace(options, timeout=_ms(changed["timeout"]))
+        controls = replace(controls, alone=changed["timeout"] is not None)
+    if "soft_timeout" in changed:
+        options = replace(options, soft_timeout=_ms(changed["soft_timeout"]) or 0)
+    if "backoff" in changed:
+        pauses = changed["backoff"]
+        options = replace(options, backoff=_FORMULA if pauses is None else " ".join(str(_ms(each)) for each in pauses))
+    if "keep_result" in changed:
+        options = replace(options, result=changed["keep_result"] != 0)
+        controls = replace(controls, keep_result=_ms(changed["keep_result"]) or None)
+    if called := {name: changed[name] for name in ("on_end", "on_dead") if name in changed}:
+        controls = replace(controls, **called)
+    return options, controls
+
+
+#: What Options.backoff has for a call that asks for the pauses of a job type without `backoff`.
+_FORMULA = "formula"
+_PAUSES = re.compile(r"\d{1,15}( \d{1,15})*")
+
+
+def soft_timeout_of(job: Job, options: OptionAttributes) -> float | None:
+    """Return the soft limit of a job in seconds: that of its call, or that of its type; None = none."""
+    ms = job.options.soft_timeout
+    return options.soft_timeout if ms is None else ms / 1000 if ms > 0 else None
+
+
+def backoff_of(job: Job, backoff: Any) -> Any:
+    """Return the pauses of a job: those of its call, or `backoff`, those of its type."""
+    text = job.options.backoff
+    if text == _FORMULA:
+        return None
+    return tuple(int(ms) / 1000 for ms in text.split(" ")) if _PAUSES.fullmatch(text) else backoff
+
+
+def stores_result(job: Job, options: OptionAttributes) -> bool:
+    """Return whether a result of this job is stored at all."""
+    return job.options.result and not (options.keep_result == 0 and job.controls.keep_result is None)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
 
 
 def _stored_controls(options: JobOptions) -> Controls:
     stored = Controls(
         priority=options.priority,
         alone=options.timeout is not None,
-        at_most_once=options.delivery == "at_most_once",
+        at_most_once=options.delivery != "at_least_once",
         # 0 stores no result, so there is nothing to keep: such a job stays as long as HISTORY says.
         keep_result=round(options.keep_result * 1000) if options.keep_result else None,
+        on_end=options.on_end,
+        on_dead=options.on_dead,
     )
     return PLAIN if stored == PLAIN else stored

@@ -1,4 +1,6 @@
-"""What follows an attempt.  Pure: no clock, no store, no Django.  Worker and parent process both use it."""
+"""What follows an attempt.  Pure: no clock, no store, no Django.  Worker and parent process both use it.
+
+Long because all outcomes, and what decides between them, are here."""
 
 from __future__ import annotations
 
@@ -37,22 +39,32 @@ class Succeeded(NamedTuple):
 
 
 class RetryIn(NamedTuple):
-    """Try again in `delay` ms."""
+    """Try again in `delay` ms.  `record`: with this record; b"" = with the same.  `queue`: there; "" = here."""
 
     delay: int
     attempt: Attempt
+    record: bytes = b""
+    queue: str = ""
 
 
 class SnoozeFor(NamedTuple):
-    """Run again in `delay` ms, not counted as an attempt."""
+    """Run again in `delay` ms, not counted as an attempt.  `pauses`: the reason to pause its type until a person
+    resumes it; "" = none."""
 
     delay: int
+    pauses: str = ""
 
 
 class Parked(NamedTuple):
     """Wait for a worker that knows the name, not counted as an attempt.  `knows`: the digest of this process."""
 
     knows: str
+
+
+class Refiled(NamedTuple):
+    """Wait again at once with another record, not counted as an attempt: its limit is another one since a deploy."""
+
+    record: bytes
 
 
 class Cancelled(NamedTuple):
@@ -74,14 +86,12 @@ class HandedOver(NamedTuple):
     lease: int
 
 
-Outcome = Succeeded | RetryIn | SnoozeFor | Parked | Cancelled | Dead | HandedOver
+Outcome = Succeeded | RetryIn | SnoozeFor | Parked | Refiled | Cancelled | Dead | HandedOver
 
 
 class Policy(Protocol):
     """The part of a job definition that decides what a failure means."""
 
-    @property
-    def backoff(self) -> Any: ...
     @property
     def retry_on(self) -> tuple[type[BaseException], ...]: ...
     @property
@@ -101,15 +111,17 @@ def after_failure(
     policy: Policy,
     attempt: Attempt,
     *,
+    backoff: Backoff = None,
     max_attempts: int,
     on_exhausted: str,
     at_most_once: bool,
     jitter: float,
+    earlier: int = 0,
 ) -> Outcome:
     """Decide what happens to a job whose attempt raised `error`.
 
-    `attempt` is the line for the log, made by `failed_attempt`; `jitter` is a random number in 0…1.
-    """
+    `attempt` is the line for the log, made by `failed_attempt`; `jitter` is a random number in 0…1; `earlier`: how
+    many attempts do not count any more."""
     if at_most_once:
         max_attempts = 1
         if isinstance(error, Snooze | Retry):
@@ -128,16 +140,17 @@ def after_failure(
         attempt = attempt._replace(outcome="retried")
     elif not _is_retried(error, policy.retry_on):
         return Dead(attempt)
-    if attempt.attempt >= max_attempts:
+    number = attempt.attempt - earlier
+    if number >= max_attempts:
         return _exhausted(attempt, on_exhausted)
     if asked is not None:
         return RetryIn(asked, attempt)
     try:
-        return RetryIn(backoff_ms(policy.backoff, attempt.attempt, error, jitter), attempt)
+        return RetryIn(backoff_ms(backoff, number, error, jitter), attempt)
     except Exception as wrong:
         # backoff is user code.  If it is wrong, the job still needs a next attempt and its author a note.
         note = f"{attempt.error} (backoff failed: {type(wrong).__name__}: {clean(wrong, 200)})"
-        return RetryIn(formula_ms(attempt.attempt, jitter), attempt._replace(error=note))
+        return RetryIn(formula_ms(number, jitter), attempt._replace(error=note))
 
 
 #: What to do about a job whose name is not known here, in addition to what UnknownJob says.
@@ -194,6 +207,8 @@ def failed_attempt(
     worker: str = "",
     outcome: str = "failed",
     scrub: Callable[[str], str] | None = None,
+    release: str = "",
+    frame: str = "",
 ) -> Attempt:
     """Return the line of the attempts log for `error`; it can be stored and shown whatever the error contains.
 
@@ -202,9 +217,8 @@ def failed_attempt(
     # Code that ended the attempt on purpose needs no traceback; a job that snoozes hourly would collect hundreds.
     trace = "" if isinstance(error, Retry | Snooze | Discard) else _trace(error, scrub)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    return Attempt(
-        number, outcome, at, run_ms, worker, clean(name, 200), clean(_said(error, scrub), MAX_ERROR_BYTES), trace
-    )
+    said = clean(_said(error, scrub), MAX_ERROR_BYTES)
+    return Attempt(number, outcome, at, run_ms, worker, clean(name, 200), said, trace, release, frame)
 
 
 def _said(error: BaseException, scrub: Callable[[str], str] | None) -> object:

@@ -57,3 +57,5 @@ class QueueStats:
     dead_since: int = 0
     #: finished jobs that wait for the archiver.
     unarchived: int = 0
+    #: as `latency`, also while the queue is paused.
+    age: int = 0

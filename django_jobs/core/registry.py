@@ -10,8 +10,9 @@ from threading import Lock
 
 from django.apps import apps
 
+from django_jobs.conf import get_settings
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.values import RECORD_FORMAT
+from django_jobs.core.values import RECORD_FORMAT, Controls
 from django_jobs.exceptions import InvalidJob, UnknownJob
 
 _lock = Lock()
@@ -23,6 +24,8 @@ _further: list[Callable[[], frozenset[str]]] = []
 _state = object()
 #: the state that it was made in, and the digest.
 _digest: tuple[object, str] = (None, "")
+#: the settings and the state that the limits were made in; the limits, and those with the types that have none.
+_limits: tuple[object, object, str, str] = (None, None, "", "")
 
 
 def register(definition: JobDefinition) -> None:
@@ -32,7 +35,7 @@ def register(definition: JobDefinition) -> None:
     """
     with _lock:
         for name in (definition.name, *definition.aliases):
-            other = _by_name.get(_aliases.get(name, name))
+            other = _by_name.get(current_name(name))
             if other is not None and other.origin != definition.origin:
                 raise InvalidJob(
                     f"Two jobs are named {name!r}: {other.origin} and {definition.origin}. "
@@ -48,6 +51,7 @@ def register(definition: JobDefinition) -> None:
         before = _by_name.get(definition.name) or _by_name.get(definition.origin)  # a task has a name for each backend
         definition.is_late = apps.ready and (before is None or before.is_late)
         _by_name[definition.name] = definition
+        _aliases.pop(definition.name, None)
         for alias in definition.aliases:
             _aliases[alias] = definition.name
         changed()
@@ -75,11 +79,8 @@ def unregister(name: str) -> None:
 
 def get(name: str) -> JobDefinition:
     """Return the job with that name or alias.  Raises UnknownJob, which suggests the nearest name."""
-    definition = _by_name.get(name) or _by_name.get(_aliases.get(name, ""))
+    definition = find(name)
     if definition is None:
-        for resolve in _resolvers:
-            if (found := resolve(name)) is not None:
-                return found
         close = get_close_matches(name, [*_by_name, *_aliases], n=1)
         hint = f"Did you mean {close[0]!r}?" if close else "Is its module a jobs.py of an installed app?"
         raise UnknownJob(f"No job is named {name[:200]!r}. {hint} If it was renamed, add its old name to aliases.")
@@ -87,11 +88,38 @@ def get(name: str) -> JobDefinition:
 
 
 def find(name: str) -> JobDefinition | None:
-    """Return the job with that name or alias; None if this process does not know it."""
-    try:
-        return get(name)
-    except UnknownJob:
-        return None
+    """Return the job with that name or alias; None if this process does not know it.  A list asks for every row, so
+    no name is suggested: that takes a millisecond."""
+    definition = _by_name.get(current_name(name))
+    if definition is not None:
+        return definition
+    return next((found for resolve in _resolvers if (found := resolve(name)) is not None), None)
+
+
+def check_end_calls(definition: JobDefinition, controls: Controls) -> None:
+    """Raise UnknownJob, InvalidArguments or InvalidJob if a job cannot be enqueued when this one has ended."""
+    for name in filter(None, (controls.on_end, controls.on_dead)):
+        called = get(name)
+        if called is definition:
+            raise InvalidJob(f"{definition.name}: on_end and on_dead name the job itself, which would run for ever.")
+        called.check_call(({},), {})
+
+
+def current_name(name: str) -> str:
+    """Return the name that the job with that name or alias has now; the same name if this process does not know it."""
+    return _aliases.get(name, name)
+
+
+def identity_of(name: str) -> str:
+    """Return the identity of the job with that name or alias; the same name if no `@job` of this process has it."""
+    definition = _by_name.get(current_name(name))
+    return name if definition is None else definition.identity
+
+
+def names_of(name: str) -> tuple[str, ...]:
+    """Return every name of the job with that name or alias, the current one last."""
+    definition = _by_name.get(current_name(name))
+    return (name,) if definition is None else tuple(dict.fromkeys((*definition.aliases, definition.name)))
 
 
 def knows(name: str) -> bool:
@@ -131,6 +159,26 @@ def digest() -> str:
         made = sha256(text.encode()).hexdigest()[:12]
         _digest = state, made
     return made
+
+
+def limits(*, of_all: bool = False) -> str:
+    """Return how many jobs of each limited type may run at once: a line "name number" for each of its names, after a
+    first line break.  `of_all`: also of types without a limit, whose number is 0; a type that is missing is unknown.
+
+    A worker passes this with each claim, so that the limits of its own code count, and not those of the day when a job
+    was enqueued."""
+    global _limits
+    settings, state, limited, made = _limits
+    if state is not _state or settings is not get_settings():
+        settings, state = get_settings(), _state
+        further = sorted(set[str]().union(*[names() for names in _further]))
+        known = [*_by_name.values(), *(each for name in further if (each := find(name)) is not None)]
+        most = {name: each.max_concurrency or 0 for each in known for name in (each.name, *each.aliases)}
+        made, limited = (
+            "\n" + "".join(f"{name} {most[name]}\n" for name in sorted(some)) for some in (most, filter(most.get, most))
+        )
+        _limits = settings, state, limited, made
+    return made if of_all else limited
 
 
 def changed() -> None:

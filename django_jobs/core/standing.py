@@ -12,13 +12,15 @@ class Standing(NamedTuple):
 
     #: the state to which the rest belongs; None for any but queued, blocked and running.
     state: State | None = None
-    #: jobs that run in its queue.
+    #: jobs that run in its queue, with killed ones that may still run.
     running: int = 0
     #: what a blocked job waits for: "limit" | "pause" | "stop" | "unknown".
     blocked_by: str = ""
     #: slots of its concurrency limit that are taken, and the ids of some jobs that have them.
     held: int = 0
     holders: tuple[str, ...] = ()
+    #: jobs that wait for one of these slots.
+    behind: int = 0
     #: "shared" | "alone" | "suspect": where a queued job waits.
     lane: str = ""
     #: jobs that will be claimed from that lane before it, and how many of these have a higher priority.
@@ -26,5 +28,5 @@ class Standing(NamedTuple):
     higher: int = 0
     #: for a running job: when the lease of its holder ends (ms); 0 = it has none.
     lease_ends: int = 0
-    #: who runs the killed attempt of a job that is blocked until that has ended.
+    #: who may still run the killed attempt of a job, which is dead, or blocked until that has ended.
     stopping: str = ""

@@ -34,6 +34,11 @@ class Times(NamedTuple):
     running: Histogram
 
 
+def bound_of(up_to: Sequence[int], part: float) -> int | None:
+    """Return the bound (ms) that this part of the attempts stayed within; None if it is longer than the longest."""
+    return next((bound for bound, n in zip(BOUNDS, up_to, strict=False) if n >= part * up_to[-1]), None)
+
+
 def slots_of(ends: Iterable[tuple[str, int, int]]) -> dict[str, dict[int, int]]:
     """Return by name what is to be added to which slots, for attempts (name, ms waited, ms run).  A negative time is
     not known, and not counted."""

@@ -66,6 +66,9 @@ class Controls:
     workflow: str | None = None
     #: the note has the result: a later step names it.
     noted_result: bool = False
+    #: names of jobs: the first is enqueued when the job has ended, the second when it is dead.
+    on_end: str | None = None
+    on_dead: str | None = None
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
     def with_digest(self, unique: str) -> Controls:
@@ -87,12 +90,24 @@ class Options:
     max_attempts: int = 10
     #: time limit of one attempt (ms); None = no limit.
     timeout: int | None = None
+    #: of this job (ms), 0 = none; None = as its type has it, when it runs.
+    soft_timeout: int | None = None
+    #: pauses of this job (ms), separated by spaces; "" = as its type has them, when it fails.
+    backoff: str = ""
+    #: False: the result of this job is never stored.
+    result: bool = True
+    #: of a job that is delivered at most once: it is tried again if its function failed, and only then.
+    retried: bool = False
     #: "dead" or "discard"
     on_exhausted: str = "dead"
     #: which arguments are sensitive (core/sensitive.py); "" = none, or an older version enqueued the job.
     sensitive: str = ""
     #: the job's tags (core/options.py), separated by spaces; `using` may add some to those of the definition.
     tags: str = ""
+    #: the tenant, site or other scope that enqueue middleware gave the job.
+    scope: str = ""
+    #: the identity of its type, if that is not its name; scripts read it, too (lua/lib/record.lua).
+    type: str = ""
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
 
@@ -164,6 +179,8 @@ class Added(StrEnum):
     FULL = "full"
     #: the schedule has already run at or after that time.
     ALREADY_RUN = "fired"
+    #: the id was taken to another queue, or is on its way: `Store.reserve` tells; nothing changed.
+    MOVED = "moved"
 
 
 class Edited(StrEnum):
@@ -204,11 +221,13 @@ class Claim(NamedTuple):
     overdue: bool = False
     #: a suspect whose next crash would be its last: call Store.begin before it begins.
     has_to_wait: bool = False
+    #: the number of the last attempt before a person let the job run again; 0 = nobody has.
+    earlier: int = 0
 
     @property
     def attempt(self) -> int:
         """1 for the first start.  Failures and lost workers count; hand-backs and snoozes do not."""
-        return self.failures + self.crashes + 1
+        return self.earlier + self.failures + self.crashes + 1
 
     def waited(self, job: Job) -> int:
         """Return how long the job waited for this claim (ms), counted from when it could run, by the store's clock."""
@@ -216,7 +235,7 @@ class Claim(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """A job that a claim found expired."""
+    """A job that was found too late to start."""
 
     id: str
     record: bytes
@@ -267,6 +286,7 @@ class Done(NamedTuple):
     claim: Claim
     result: bytes = b""
     run_ms: int = 0
+    #: under what it is counted: the identity of its type; "" = as its record says.
     name: str = ""
     controls: Controls = PLAIN
     #: ms from when the job could run (see JobInfo.since) to its claim, for the charts.
@@ -276,7 +296,7 @@ class Done(NamedTuple):
 class Attempt(NamedTuple):
     """One line of a job's attempts log: how an attempt ended.  `run_ms` is -1 if unknown."""
 
-    #: 1 is the first; 0 if the line is about no attempt.  A number may come again: see core/attempt.py.
+    #: 1 is the first; 0 if the line is about no attempt.  After a snooze or a hand-back, a number comes again.
     attempt: int
     #: "failed" | "timeout" | "worker_lost" | "misplaced" | "retried" | "discarded" | "unknown_job" | "corrupt" |
     #: "killed" | "expired"
@@ -288,18 +308,27 @@ class Attempt(NamedTuple):
     error_type: str = ""
     error: str = ""
     traceback: str = ""
+    #: of the code that the worker ran (conf/release.py); "" = not known.
+    release: str = ""
+    #: the place in the project's code where the error came from (core/signature.py); "" = not known.
+    frame: str = ""
 
     @property
     def error_name(self) -> str:
         """The class as Python prints it: without the module `builtins`."""
         return self.error_type.removeprefix("builtins.")
 
+    @property
+    def said(self) -> str:
+        """The error as one text: "ValueError: no such order"."""
+        return f"{self.error_name}: {self.error}" if self.error_name else self.error or self.outcome
+
 
 class Ended(NamedTuple):
     """One attempt that did not succeed, for `Store.settle`."""
 
     claim: Claim
-    #: "retry", "snooze", "park", "bury" or "discard": what the method of Store with this name does.
+    #: "retry", "snooze", "park", "refile", "bury" or "discard": see `Store.settle`.
     verb: str
     #: the line for the log, of "retry", "bury" and "discard".
     attempt: Attempt | None = None
@@ -307,6 +336,10 @@ class Ended(NamedTuple):
     delay: int = 0
     #: the digest of "park".
     knows: str = ""
+    #: the new record of "refile", and of "retry" if the job has another one from now on.
+    record: bytes = b""
+    #: of "retry": the queue in which the job is retried; "" = the same.
+    queue: str = ""
 
     @property
     def failures(self) -> int:
@@ -373,6 +406,21 @@ class JobInfo(NamedTuple):
     #: was blocked, revived or handed back, or when the pause of its queue ended.  0: since it was enqueued (time in its
     #: record), or it cannot run yet.
     since: int = 0
+    #: as in Claim.
+    earlier: int = 0
+    #: an attempt has begun, or a person wants the job to run: it does not expire any more.
+    begun: bool = False
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of a running job."""
+        counts = self.failures, self.crashes, self.parked_at
+        held = Claim(self.id, self.queue, self.token, self.record, *counts, claimed_at=self.at, worker=self.worker)
+        return held._replace(since=self.since, earlier=self.earlier)
+
+
+#: The state of a worker that has not reported in time.
+SILENT = "silent"
 
 
 class WorkerInfo(NamedTuple):

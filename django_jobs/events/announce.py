@@ -12,10 +12,10 @@ from typing import Any
 
 from django_jobs import signals
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
+from django_jobs.core.outcome import Cancelled, Dead, HandedOver, Parked, Refiled, RetryIn, SnoozeFor, Succeeded
 from django_jobs.core.values import Expired, Recovered, State
 from django_jobs.events.signal_events import Deliver, SignalEvent, is_wanted, send
-from django_jobs.logs import Ended
+from django_jobs.logs import JobEnd
 from django_jobs.serialization.record import name_of, tags_of, waited_ms
 from django_jobs.stores.values.answers import MISPLACED
 
@@ -37,6 +37,27 @@ def announce_all(attempts: Sequence[Attempted], deliver: Deliver = send) -> None
         announce(attempted, deliver)
 
 
+def forget_locals(attempted: Attempted) -> bool:
+    """Drop the frames of the attempt's exception: they keep the job's local variables, until the end is recorded.
+
+    False: they stay, because a receiver of a signal may look at them."""
+    definition = attempted.definition
+    if (
+        signals.job_failed.receivers or signals.job_retried.receivers or signals.job_dead.receivers
+        or signals.job_cancelled.receivers or (definition is not None and definition.told_of)
+    ):  # fmt: skip
+        return False
+    errors = [attempted.error]
+    while errors:
+        error = errors.pop()
+        if isinstance(error, BaseException) and error.__traceback__ is not None:
+            error.__traceback__ = None
+            errors += (error.__cause__, error.__context__)
+            if isinstance(error, BaseExceptionGroup):
+                errors += error.exceptions
+    return True
+
+
 def announce(attempted: Attempted, deliver: Deliver = send) -> None:
     """Write the log line of one settled attempt, and send its signals through `deliver`."""
     error = attempted.error
@@ -44,7 +65,7 @@ def announce(attempted: Attempted, deliver: Deliver = send) -> None:
         case Succeeded():
             _tell("job_succeeded", attempted, deliver, run_ms=attempted.run_ms, wait_ms=attempted.wait_ms)
             _ended(attempted).log("succeeded")
-        case RetryIn(delay, _):
+        case RetryIn(delay):
             _tell("job_failed", attempted, deliver, error=error, run_ms=attempted.run_ms)
             _tell("job_retried", attempted, deliver, error=error, delay_ms=delay)
             _ended(attempted).log("retry")
@@ -60,7 +81,7 @@ def announce(attempted: Attempted, deliver: Deliver = send) -> None:
             _ended(attempted).log("scheduled")
         case Parked():
             _ended(attempted).log("blocked", logging.WARNING)
-        case HandedOver():
+        case HandedOver() | Refiled():
             pass
 
 
@@ -70,13 +91,13 @@ def _tell(signal: str, attempted: Attempted, deliver: Deliver, **more: Any) -> N
         deliver(SignalEvent(signal, name, claim.queue, claim.id, claim.attempt, more, definition, attempted.running))
 
 
-def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
+def _ended(attempted: Attempted, otherwise: str = "") -> JobEnd:
     """Return the log line.  It names only the class of an exception, whose text may quote arguments."""
     claim, error = attempted.claim, attempted.error
     why = type(error).__qualname__ if isinstance(error, BaseException) else error or otherwise
     tags = attempted.running.tag_words if attempted.running else _tags(claim.record)
     times = attempted.wait_ms, attempted.run_ms
-    return Ended(attempted.name, claim.id, claim.queue, claim.attempt, *times, why, tags)
+    return JobEnd(attempted.name, claim.id, claim.queue, claim.attempt, *times, why, tags)
 
 
 def _tags(record: bytes) -> str:
@@ -87,11 +108,11 @@ def _tags(record: bytes) -> str:
 
 
 def announce_expired(queue: str, expired: Iterable[Expired], now: int, deliver: Deliver = send) -> None:
-    """Announce jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
+    """Announce jobs that were found past their `expires_at`; `now` is the store's time in ms."""
     for job_id, record, since in expired:
         name = name_of(record)
         _tell_bare(SignalEvent("job_expired", name, queue, job_id, 0, {}), deliver)
-        Ended(name, job_id, queue, 0, waited_ms(record, since, now), tags=_tags(record)).log("expired")
+        JobEnd(name, job_id, queue, 0, waited_ms(record, since, now), tags=_tags(record)).log("expired")
 
 
 def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deliver = send) -> None:
@@ -103,7 +124,7 @@ def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deli
             continue
         wait_ms, held_ms = waited_ms(job.record, job.since, job.claimed_at), job.at - job.claimed_at
         lost = f"worker {job.worker} was lost"
-        ended = Ended(name, job.id, queue, job.attempt, wait_ms, held_ms, lost, _tags(job.record))
+        ended = JobEnd(name, job.id, queue, job.attempt, wait_ms, held_ms, lost, _tags(job.record))
         if job.state is State.DEAD:
             more = {"error": why, "outcome": "worker_lost"}
             _tell_bare(SignalEvent("job_dead", name, queue, job.id, job.attempt, more), deliver)
@@ -117,7 +138,7 @@ def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver:
     """Announce at-most-once jobs that a repair moved to dead because the store had lost their place."""
     for job_id, record in buried:
         name, more = name_of(record), {"error": MISPLACED.error, "outcome": MISPLACED.outcome}
-        Ended(name, job_id, queue, 0, why="the store lost its state", tags=_tags(record)).log_death()
+        JobEnd(name, job_id, queue, 0, why="the store lost its state", tags=_tags(record)).log_death()
         _tell_bare(SignalEvent("job_dead", name, queue, job_id, 0, more), deliver)
 
 

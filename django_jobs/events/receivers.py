@@ -29,7 +29,7 @@ STOPPED_TIME = 5.0
 _QUIET = 60.0
 
 
-class Telling:
+class SignalThread:
     """Sends signals on a thread of its own.  All threads of a process share one object."""
 
     def __init__(self, *, ends_process: bool = True) -> None:
@@ -103,23 +103,23 @@ class Telling:
 
 
 #: The process id, and the object that all code in that process shares.
-_here: tuple[int, Telling] | None = None
+_here: tuple[int, SignalThread] | None = None
 _lock = Lock()
 
 
-def use(telling: Telling) -> None:
+def use(signal_thread: SignalThread) -> None:
     """Make `telling` the object of the whole process."""
     global _here
-    _here = os.getpid(), telling
+    _here = os.getpid(), signal_thread
 
 
-def here() -> Telling:
+def here() -> SignalThread:
     """Return the object of this process; make one in a web process or a command.
 
     At the end of such a process receivers have LAST_TIME."""
     with _lock:
         if _here is None or _here[0] != os.getpid():  # a forked copy does not have the thread of the original process
-            use(Telling(ends_process=False))
+            use(SignalThread(ends_process=False))
             atexit.register(_finish, os.getpid())
         assert _here is not None
         return _here[1]

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from django_jobs.conf import get_settings
+from django_jobs.core.attempt import Attempted
 from django_jobs.core.values import Claim, Lane, NewJob, State
-from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.exceptions import Discard, Retry, Snooze
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import make_store
 from django_jobs.stores.redis import Store
@@ -26,7 +28,7 @@ def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[St
     store.add_workflow(id, fields, check_in=_LEASE_MS)
     engine.start_first(store, id, starts)
     while claim := _next(store):
-        Executor(close_connections=False).run(claim, store)
+        _raise_if_wanted(Executor(close_connections=False).run(claim, store))
     return store
 
 
@@ -45,12 +47,27 @@ def run(new: NewJob, handle: JobHandle) -> None:
     """Run one job now, even if it is due later.  `handle` then shows how it ended.
 
     Only one attempt is made: a failed job stays in retry (or dead), with its error on the handle and in the log.
+    Raises that error with EAGER_PROPAGATES.
     """
     store = make_store(replace(get_settings(), store="memory"))
     store.enqueue(handle.queue, [new._replace(run_at=0, run_in=None)])
     lane = Lane.ALONE if new.controls.alone or new.controls.at_most_once else Lane.SHARED
-    for claim in store.claim(handle.queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims:
+    attempts = [
         Executor(close_connections=False).run(claim, store)
-    if (info := store.get(handle.queue, handle.id)) is not None:
+        for claim in store.claim(handle.queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims
+    ]
+    if (info := store.find([handle.queue], handle.id)) is not None:
         handle.show(info, final=True)
     store.close()
+    for attempted in attempts:
+        _raise_if_wanted(attempted)
+
+
+def _raise_if_wanted(attempted: Attempted) -> None:
+    """Raise what the job raised, with EAGER_PROPAGATES.  A job that asks to run again, or to be dropped, has not
+    failed."""
+    error = attempted.error
+    if not get_settings().eager_propagates or isinstance(error, Retry | Snooze | Discard):
+        return
+    if isinstance(error, BaseException):
+        raise error

@@ -7,27 +7,34 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from functools import partial
 from time import perf_counter, time
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from django_jobs.conf import get_settings, in_debug
+from django_jobs.conf.release import release
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob, StopRequests, running
+from django_jobs.core.definition import soft_timeout_of, stores_result
 from django_jobs.core.outcome import (
     WAITS_FOR_ITS_WORKER,
     Dead,
     HandedOver,
     Parked,
+    Refiled,
     SnoozeFor,
     Succeeded,
     failed_attempt,
 )
 from django_jobs.core.sensitive import Scrub
+from django_jobs.core.signature import frame_of
 from django_jobs.core.values import Attempt, Claim, Job
+from django_jobs.enqueueing.keys import refiled
 from django_jobs.events.signal_events import Deliver, SignalEvent, send
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, Signal, UnknownJob
 from django_jobs.execution import replicas
 from django_jobs.execution.plan import Plan, run_coroutine_here
+from django_jobs.execution.retried import retried
 from django_jobs.execution.settle import end, failed
 from django_jobs.middleware import Middleware, load
 from django_jobs.runtime import database_connections, forks
@@ -103,8 +110,8 @@ class Executor:
     # -- before --------------------------------------------------------------
 
     def prepare(self, claim: Claim, store: Store, begins: Callable[[Job], None] | None = None) -> Prepared | Attempted:
-        """Read the record and its arguments.  Returns an Attempted if the attempt has already ended, for example
-        because the record cannot be read.
+        """Read the record and its arguments, without a look into the database.  Returns an Attempted if the attempt has
+        already ended, for example because the record cannot be read.
 
         `begins(job)` is called before the first step that may be slow: the time limit counts from then on."""
         knows = registry.digest()  # first: job types learned during this call change the digest, which unparks the job
@@ -116,6 +123,8 @@ class Executor:
             return Attempted(claim, Parked(knows), name_of(claim.record), error=f"{error} {WAITS_FOR_ITS_WORKER}")
         except CorruptRecord as error:
             return self._not_run(claim, "corrupt", error, name_of(claim.record))
+        if plan.options.max_concurrency and (record := refiled(plan.definition, job)) is not None:
+            return Attempted(claim, Refiled(record), job.name, controls=job.controls)
         if job.controls.at_most_once and not replicas.may_start(store, claim):
             said = "The claim has not reached as many replicas as MIN_REPLICAS asks for. The job has not started."
             return Attempted(claim, SnoozeFor(replicas.AGAIN), job.name, error=said)
@@ -127,15 +136,16 @@ class Executor:
             # A request to stop an earlier attempt does not apply to this one.
             self.stops.jobs.discard((claim.queue, claim.id))
         scrubber = partial(scrub_for, job) if plan.options.sensitive or job.options.sensitive else None
-        running_job = RunningJob(claim, job, [], {}, self.stops, store.checkin, plan.options.soft_timeout, scrubber)
-        prepared = Prepared(claim, job, running_job, plan)
         try:
-            running_job.args, running_job.kwargs = arguments.load(job.args, plan.on_missing)
+            args, kwargs = arguments.read(job.args)
         except PayloadError as error:
             return self._not_run(claim, "corrupt", error, job.name, scrub_for(job))
-        except Exception as error:
-            return self._failed(prepared, error, None)
-        return prepared
+        running_job = RunningJob(
+            claim, job, args, kwargs, self.stops, store.checkin, soft_timeout_of(job, plan.options), scrubber
+        )
+        if b'"$model"' in job.args:  # needs_database, without the call
+            running_job.has_references = True
+        return Prepared(claim, job, running_job, plan)
 
     def plan(self, name: str) -> Plan:
         """Return how jobs of that name run in this process.  Raises UnknownJob."""
@@ -169,7 +179,8 @@ class Executor:
             crashpoint("run.before")
         try:
             value = plan.call(prepared.running)
-            if plan.on_loop:
+            # An async middleware that does not say so returns a coroutine, too.
+            if value is not None and (plan.on_loop or type(value) is CoroutineType):
                 value = self.run_coroutine(value)
         except BaseException as error:
             return self._failed(prepared, error, started)
@@ -194,8 +205,6 @@ class Executor:
             if forks.is_copy:
                 forks.leave()
             running.reset(context)
-            if self.close_connections:
-                await database_connections.after_async_job(prepared.claim.id, prepared.job.name)
         return self._returned(prepared, value, started)
 
     def _begin(self, prepared: Prepared) -> float:
@@ -236,7 +245,7 @@ class Executor:
         """Return the result as it is stored, or the stored form of the reason why there is none.  The job succeeds in
         both cases: its function has returned and must not run again."""
         plan = prepared.plan
-        if plan.options.keep_result == 0:
+        if not stores_result(prepared.job, plan.options):
             return b""
         stored, why = dump_result(value, prepared.claim.worker if plan.definition.keeps_worker else None)
         if why and plan.definition.name not in _warned:
@@ -252,12 +261,12 @@ class Executor:
         """SystemExit, KeyboardInterrupt and MemoryError raised by a job fail the job; they do not end the worker."""
         claim, job, plan = prepared.claim, prepared.job, prepared.plan
         run_ms = -1 if started is None else int((perf_counter() - started) * 1000)
-        error = _misfit(plan, prepared.running, error)
-        log = self._log(claim, error, "failed", run_ms, scrub_for(job))
+        error, following = retried(job, plan.definition, _misfit(plan, prepared.running, error))
+        log = self._log(claim, error, "failed", run_ms, scrub_for(job, following))
         if in_debug() and not isinstance(error, Signal):
             # In development a failure is seen where the developer looks; elsewhere its text may be private.
             logger.warning("%s %s failed in attempt %d:\n%s", job.name, claim.id, claim.attempt, log.traceback)
-        return failed(claim, error, job, plan.definition, log, prepared.running)
+        return failed(claim, error, job, plan.definition, log, prepared.running, following)
 
     def _not_run(
         self, claim: Claim, outcome: str, error: BaseException, name: str, scrub: Scrub | None = None
@@ -267,10 +276,9 @@ class Executor:
     def _log(
         self, claim: Claim, error: BaseException, outcome: str, run_ms: int = -1, scrub: Scrub | None = None
     ) -> Attempt:
-        now, worker = self.clock(), claim.worker
-        return failed_attempt(
-            error, number=claim.attempt, at=now, run_ms=run_ms, worker=worker, outcome=outcome, scrub=scrub
-        )
+        known: dict[str, Any] = {"number": claim.attempt, "at": self.clock(), "worker": claim.worker}
+        known |= {"release": release(), "frame": frame_of(error, get_settings().base_dir)}
+        return failed_attempt(error, run_ms=run_ms, outcome=outcome, scrub=scrub, **known)
 
 
 def _failing(error: Exception) -> Middleware:

@@ -32,6 +32,8 @@ logger = logging.getLogger("django_jobs.remote")
 
 #: Bytes kept of the error text in a report.
 MAX_ERROR = 2048
+#: ms in which no attempt is overdue after the store's clock was set forward: remote workers choose their leases.
+SPARED = 600_000
 
 
 class RemoteFailure(JobsError):
@@ -142,7 +144,7 @@ class RemoteWatch:
         failed = 0
         for queue in self.queues():
             silent: list[Claim] = []
-            for claim in self.store.overdue(queue):
+            for claim in self.store.overdue(queue, spare=SPARED):
                 if is_unconfirmed(claim.worker):
                     failed += not self.store.release(queue, [claim])
                 else:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob
-from django_jobs.core.definition import JobDefinition
+from django_jobs.core.definition import JobDefinition, backoff_of
 from django_jobs.core.outcome import (
     AnyFailure,
     Cancelled,
     Dead,
     HandedOver,
     Parked,
+    Refiled,
     RetryIn,
     SnoozeFor,
     Succeeded,
@@ -29,10 +30,10 @@ from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import scrub_for
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.record import decode, encode, name_of
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.sizes import MAX_LOG, SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
-from django_jobs.workflows import engine
+from django_jobs.workflows import end_calls, engine
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -44,22 +45,31 @@ def failed(
     definition: JobDefinition | None,
     log: Attempt,
     running: RunningJob | None = None,
+    following: Job | None = None,
 ) -> Attempted:
     """Return how the attempt ends that failed with `error`: again later, cancelled or dead.
 
-    `log` is the line for the log, made by `failed_attempt`; `definition` None: every option has its default."""
+    `log` is the line for the log, made by `failed_attempt`; `definition` None: every option has its default;
+    `following`: the job as it is from now on, if `error` changes it (execution/retried.py)."""
+    policy = AnyFailure() if definition is None else definition.options
     outcome = after_failure(
         error,
-        AnyFailure() if definition is None else definition.options,
+        policy,
         log,
-        max_attempts=job.options.max_attempts,
+        backoff=backoff_of(job, policy.backoff),
+        max_attempts=(following or job).options.max_attempts,
         on_exhausted=job.options.on_exhausted,
-        at_most_once=job.controls.at_most_once,
+        at_most_once=job.controls.at_most_once and not (job.options.retried and log.outcome == "failed"),
         jitter=random.random(),
+        earlier=claim.earlier,
     )
-    if isinstance(outcome, RetryIn | Cancelled | Dead) and (scrub := scrub_for(job)):
+    if isinstance(outcome, RetryIn | Cancelled | Dead) and (scrub := scrub_for(job, following)):
         # Its text may have more than the log's: what `backoff` raised.
         outcome = outcome._replace(attempt=outcome.attempt._replace(error=scrub(outcome.attempt.error)))
+    if following is not None and isinstance(outcome, RetryIn):
+        # A change of the queue alone leaves the record as it is, with what this version does not know of it.
+        record = b"" if following == job._replace(queue=following.queue) else encode(following)
+        outcome = outcome._replace(record=record, queue="" if following.queue == job.queue else following.queue)
     return Attempted(
         claim,
         outcome,
@@ -73,13 +83,15 @@ def failed(
     )
 
 
-def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, run_ms: int = -1) -> Attempted:
+def failed_elsewhere(
+    claim: Claim, error: BaseException, kind: str, now: int, run_ms: int = -1, release: str = ""
+) -> Attempted:
     """Return how an attempt ends that failed outside of this process: in a remote worker, or in a child that was ended.
 
-    `kind` is the outcome in the log; `now` is the store's time in ms."""
+    `kind` is the outcome in the log; `now` is the store's time in ms; `release`: of the code that ran, if known."""
     # A traceback would be that of this process: it says nothing about the failure.
     log = failed_attempt(
-        error, number=claim.attempt, at=now, run_ms=run_ms, worker=shown(claim.worker), outcome=kind
+        error, number=claim.attempt, at=now, run_ms=run_ms, worker=shown(claim.worker), outcome=kind, release=release
     )._replace(traceback="")
     try:
         job = decode(claim.id, claim.queue, claim.record)
@@ -88,6 +100,8 @@ def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, ru
         name = name_of(claim.record)
         ended = Dead(log._replace(outcome="corrupt"))
         return Attempted(claim, ended, name, definition=registry.find(name), error=error, run_ms=run_ms)
+    if kind == "timeout":  # nobody knows where it was: the types are told apart
+        log = log._replace(frame=registry.identity_of(job.name))
     return failed(claim, error, job, registry.find(job.name), log)
 
 
@@ -121,18 +135,24 @@ def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempte
 
 
 def after_ends(store: Store, queue: str, recorded: Sequence[Attempted], deliver: Deliver = send) -> None:
-    """Announce the ends that one call recorded, and go on with the workflows of their jobs."""
+    """Announce the ends that one call recorded, and do what follows from them.  Maintenance does what fails now."""
     announce_all(recorded, deliver)
-    if [each for each in recorded if each.controls.workflow is not None]:
-        _follow_up(store, queue)
-
-
-def _follow_up(store: Store, queue: str) -> None:
-    """Do what follows from the ends of jobs that belong to workflows.  What fails now is done by maintenance."""
     try:
-        engine.advance(store, queue)
+        if [each for each in recorded if each.controls.workflow is not None]:
+            engine.advance(store, queue)
+        if any(map(_is_followed, recorded)):
+            end_calls.follow(store, queue)
     except StoreError as error:
-        logger.warning("Workflows with jobs in queue %r go on a little later: %s", queue, error)
+        logger.warning("What follows from the ends of jobs in queue %r is done a little later: %s", queue, error)
+
+
+def _is_followed(attempted: Attempted) -> bool:
+    """Return whether its end has left an entry in `end_calls`."""
+    outcome, controls = attempted.outcome, attempted.controls
+    if isinstance(outcome, RetryIn):
+        return outcome.queue != ""
+    called = controls.on_end is not None or controls.on_dead is not None
+    return called and isinstance(outcome, Succeeded | Cancelled | Dead)
 
 
 def settle(store: Store, attempted: Attempted) -> Attempted | None:
@@ -170,6 +190,9 @@ def settle_others(store: Store, queue: str, attempts: Sequence[Attempted]) -> li
     Returns them as recorded, without those whose claims were lost.  Raises StoreError."""
     if ACTIVE:
         crashpoint("fail.before_send")
+    for attempted in attempts:  # first: if the process dies in between, the lease of the job ends, and it waits
+        if isinstance(attempted.outcome, SnoozeFor) and attempted.outcome.pauses:
+            store.pause(queue, name=attempted.name, reason=attempted.outcome.pauses)
     states = store.settle(queue, [_as_ended(attempted) for attempted in attempts])
     if ACTIVE:
         crashpoint("fail.after_reply")
@@ -187,12 +210,14 @@ def settle_others(store: Store, queue: str, attempts: Sequence[Attempted]) -> li
 def _as_ended(attempted: Attempted) -> Ended:
     claim = attempted.claim
     match attempted.outcome:
-        case RetryIn(delay, log):
-            return Ended(claim, "retry", log, delay)
+        case RetryIn(delay, log, record, queue):
+            return Ended(claim, "retry", log, delay, record=record, queue=queue)
         case SnoozeFor(delay):
             return Ended(claim, "snooze", delay=delay)
         case Parked(knows):
             return Ended(claim, "park", knows=knows)
+        case Refiled(record):
+            return Ended(claim, "refile", record=record)
         case Cancelled(log):
             return Ended(claim, "discard", log)
         case Dead(log):
@@ -240,9 +265,10 @@ def still_held(attempts: Sequence[Attempted], stale: Sequence[str]) -> list[Atte
 
 def as_done(attempted: Attempted) -> Done:
     """Return a successful attempt in the form that `Store.complete` takes."""
-    claim, outcome, name, _, _, _, run_ms, wait_ms, controls = attempted
+    claim, outcome, name, _, definition, _, run_ms, wait_ms, controls = attempted
     assert isinstance(outcome, Succeeded)
-    return Done(claim, outcome.result, run_ms, name, controls, wait_ms)
+    counted_as = name if definition is None else definition.identity
+    return Done(claim, outcome.result, run_ms, counted_as, controls, wait_ms)
 
 
 def report_stale(attempted: Attempted) -> None:

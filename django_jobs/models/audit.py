@@ -21,7 +21,7 @@ from django_jobs.core.outcome import clean
 from django_jobs.core.queue_stats import Pause
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import CorruptRecord
-from django_jobs.models.savepoint import savepoint
+from django_jobs.runtime.savepoint import savepoint
 from django_jobs.serialization.payloads import arguments_of
 from django_jobs.serialization.record import decode
 
@@ -55,6 +55,9 @@ class Kind(models.TextChoices):
     WORKFLOW = "workflow", _("workflow")
     TOKEN = "token", _("API token")
     JOB_TYPE = "job_type", _("remote job type")
+    OUTBOX = "outbox", _("outbox")
+    FINDING = "finding", _("finding")
+    ERROR = "error", _("error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,14 @@ class Act:
     """What was done.  `details` are JSON values; the keys that the History page knows:
 
     `ids` (pairs of queue and id), `moved`, `asked`, `held` (numbers of jobs), `reason`, `until` and `run_at` (ms),
-    `job_type`, `state` and `filter` of a bulk operation, `ended` (ms; 0 = it goes on), `stopped`, `before` and `after`
-    (arguments of a job, masked), `changes` (field → old and new value), `job` (queue and id: of the job that
-    a replay or a schedule made, or of the one that a new job is like), `paused` (the pause that ended)."""
+    `job_type`, `state`, `filter` and (over HTTP) `query` of a bulk operation, `ended` (ms; 0 = it goes on), `stopped`,
+    `before` and `after` (arguments of a job, masked), `changes` (field → old and new value), `job` (queue and id: of
+    the job that a replay or a schedule made, or of the one that a new job is like), `paused` (the pause that ended)."""
 
     verb: str
     kind: Kind
-    #: the queue, the worker, the id of a schedule, workflow or operation, the name of a token or job type.
+    #: the queue, the worker, the id of a schedule, workflow or operation, the name of a token or job type; of the
+    #: outbox, the queues; of a finding, its kind and subject; of an error, its class and place.
     subject: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -142,13 +146,27 @@ def listed(ids: Iterable[tuple[str, str]]) -> list[list[str]]:
 def bulk_details(operation: Operation) -> dict[str, Any]:
     """Return a bulk operation, as an entry has it.  One that goes on gets a second entry when it has ended."""
     match = {key: value for key, value in asdict(operation.match).items() if value and key != "arguments"}
-    facts = {"state": operation.state.value, "filter": match, "ended": operation.finished}
+    facts = {"state": operation.state.value, "filter": match, "query": operation.query, "ended": operation.finished}
     if operation.verb == "kill":
         facts["reason"] = operation.reason
     if not operation.finished:
         return facts
-    numbers = {"moved": operation.moved, "asked": operation.asked, "held": operation.held}
+    numbers = {"moved": operation.moved, "asked": operation.asked, "held": operation.held, "taken": operation.taken}
     return facts | numbers | {"ids": listed(operation.named), "stopped": operation.stopped}
+
+
+def write_end(operation: Operation) -> None:
+    """Write the end of a bulk operation that went on in the background.  Raises DatabaseError: then it is tried again
+    later."""
+    actor = Actor(operation.user, Source.HTTP if operation.over_http else Source.ADMIN)
+    write(actor, Act(operation.verb, Kind.BULK, operation.id, bulk_details(operation)))
+
+
+def outbox_act(verb: str, entries: Sequence[Any]) -> Act:
+    """Return what was done to these rows of the outbox."""
+    queues = dict.fromkeys(row.queue for row in entries if row.queue)
+    ids = listed((row.queue, row.key) for row in entries if row.queue)
+    return Act(verb, Kind.OUTBOX, ", ".join(queues), {"ids": ids, "moved": len(entries)})
 
 
 def edit_details(info: JobInfo, call: Sequence[Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.models.savepoint import savepoint
+from django_jobs.runtime.savepoint import savepoint
 
 logger = logging.getLogger("django_jobs")
 

@@ -6,9 +6,10 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -26,6 +27,7 @@ class Scope(models.TextChoices):
     READ = "read", _("read: see jobs, queues, history and numbers")
     METRICS = "metrics", _("metrics: only what Prometheus reads")
     MANAGE = "manage", _("manage: cancel and replay jobs, pause queues, create remote job types")
+    TARGETS = "targets", _("targets: set the URLs to which jobs are posted (with manage)")
     WORK = "work", _("work: claim jobs, report how they ended")
 
 
@@ -50,12 +52,22 @@ class Tokens(models.Manager["ApiToken"]):
     """Makes tokens and finds them by their secret."""
 
     def issue(
-        self, name: str, scopes: Iterable[str], jobs: Iterable[str] = (), expires_at: datetime | None = None
+        self,
+        name: str,
+        scopes: Iterable[str],
+        jobs: Iterable[str] = (),
+        expires_at: datetime | None = None,
+        per_minute: int | None = None,
     ) -> tuple[ApiToken, str]:
         """Store a new token.  Returns it and its secret, which cannot be shown again.  Raises ValidationError."""
         secret = PREFIX + secrets.token_urlsafe(32)
         token = self.model(
-            name=name, scopes=list(scopes), jobs=list(jobs), expires_at=expires_at, digest=digest_of(secret)
+            name=name,
+            scopes=list(scopes),
+            jobs=list(jobs),
+            expires_at=expires_at,
+            per_minute=per_minute,
+            digest=digest_of(secret),
         )
         token.full_clean()
         token.save(force_insert=True)
@@ -66,13 +78,14 @@ class Tokens(models.Manager["ApiToken"]):
 
         The look-up is by digest, so its duration reveals nothing of the secret; the comparison is constant-time, too.
         """
-        digest = digest_of(secret)
+        digest, now = digest_of(secret), timezone.now()
         # Every request runs this query; building it with the ORM takes several times as long as the query.
-        query = f"SELECT * FROM {self.model._meta.db_table} WHERE digest = %s AND revoked_at IS NULL"
-        token = next(iter(self.raw(query, [digest])), None)
-        if token is None or token.has_expired() or not hmac.compare_digest(token.digest, digest):
+        query = f"SELECT * FROM {self.model._meta.db_table} WHERE (digest = %s OR old_digest = %s)"
+        token = next(iter(self.raw(f"{query} AND revoked_at IS NULL", [digest, digest])), None)
+        if token is None or token.has_expired():
             return None
-        return token
+        is_old = token.old_until is not None and now < token.old_until and hmac.compare_digest(token.old_digest, digest)
+        return token if is_old or hmac.compare_digest(token.digest, digest) else None
 
 
 class ApiToken(models.Model):
@@ -96,7 +109,16 @@ class ApiToken(models.Model):
         blank=True,
         help_text=_("The token opens nothing from this time on. Empty means that it never expires."),
     )
+    per_minute = models.PositiveIntegerField(
+        _("requests per minute"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text=_("More are answered 429. Empty means no limit."),
+    )
     revoked_at = models.DateTimeField(_("revoked"), null=True, editable=False)
+    old_digest = models.CharField(max_length=64, default="", db_default="", db_index=True, editable=False)
+    old_until = models.DateTimeField(_("old secret until"), null=True, editable=False)
 
     objects = Tokens()
 
@@ -125,6 +147,14 @@ class ApiToken(models.Model):
     def unknown_jobs(self) -> list[str]:
         """Return its job names that are unknown here: mistakes or future remote types, therefore not an error."""
         return [name for name in self.jobs if payloads.definition_of(name) is None]
+
+    def rotate(self, overlap: timedelta) -> str:
+        """Return a new secret, which cannot be shown again.  The present one stays valid for `overlap`; one that was
+        replaced before becomes invalid."""
+        secret = PREFIX + secrets.token_urlsafe(32)
+        self.old_digest, self.old_until, self.digest = self.digest, timezone.now() + overlap, digest_of(secret)
+        self.save(update_fields=["old_digest", "old_until", "digest"])
+        return secret
 
     def revoke(self) -> None:
         """Refuse its holder from now on.  The row stays, as a record; the name is free for another token."""

@@ -6,17 +6,20 @@ A verb leaves alone the jobs it does not apply to.  The result names the jobs th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from django_jobs.browse.counts import queue_names
+from django_jobs.core import registry
 from django_jobs.core.definition import check_name
 from django_jobs.core.queue_stats import Pause
-from django_jobs.core.values import MAY_HAVE_STARTED, NOT_READY, Edited, JobInfo, State
-from django_jobs.enqueue.request import now_ms
-from django_jobs.exceptions import CorruptRecord, DuplicateJob, JobMoved, JobNotFound, UnknownQueue
-from django_jobs.logs import Ended
+from django_jobs.core.values import NOT_READY, Edited, JobInfo, State
+from django_jobs.enqueueing.handle import TERMINATED
+from django_jobs.enqueueing.request import now_ms
+from django_jobs.exceptions import DuplicateJob, JobMoved, JobNotFound, UnknownQueue
+from django_jobs.logs import JobEnd
 from django_jobs.operations import edited
+from django_jobs.operations.staying import check_key, may_have_started
 from django_jobs.serialization.record import decode, name_of, tags_of, waited_ms
 from django_jobs.stores import get_store
 
@@ -35,6 +38,8 @@ class Done:
     asked: Sequence[str] = ()
     #: jobs that are delivered at most once and may have been started: they stay, unless the call says `start_again`.
     held: Sequence[str] = ()
+    #: jobs that stay because another job holds their unique key, and the id of that job.
+    taken: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -73,21 +78,25 @@ class Details(NamedTuple):
 
     #: ms; for "reschedule".
     run_at: int = 0
-    #: for "kill".
+    #: for "kill" and "cancel" with `terminate`.
     reason: str = ""
     #: for "revive": also jobs that are delivered at most once and may have been started.
     start_again: bool = False
+    #: for "cancel": also end the attempts of running jobs.
+    terminate: bool = False
 
 
-def act(
-    verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: str = "", start_again: bool = False
-) -> Done:
-    """Apply `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill",
-    `start_again` for "revive"."""
-    total, details = Done(), Details(run_at, reason, start_again)
+def act(verb: str, queue: str, ids: Sequence[str], **details: Any) -> Done:
+    """Apply `verb` to these jobs of one queue, in batches.  `details` are fields of Details."""
+    total, known = Done(), Details(**details)
     for batch in batches(ids):
-        done = ACTS[verb](queue, batch, details)
-        total = Done([*total.moved, *done.moved], [*total.asked, *done.asked], [*total.held, *done.held])
+        done = ACTS[verb](queue, batch, known)
+        total = Done(
+            [*total.moved, *done.moved],
+            [*total.asked, *done.asked],
+            [*total.held, *done.held],
+            {**total.taken, **done.taken},
+        )
     return total
 
 
@@ -95,30 +104,16 @@ def revive(queue: str, ids: Sequence[str], *, start_again: bool = False) -> Done
     """Queue these jobs now.  Jobs that had ended start again with all their attempts.
 
     A job that is delivered at most once and may have been started stays where it is (`Done.held`), because it may do a
-    second time what it has done already.  Find out what it did; with `start_again`, it starts nevertheless."""
+    second time what it has done already.  Find out what it did; with `start_again`, it starts nevertheless.  A job that
+    has ended and whose unique key another job holds stays, too (`Done.taken`)."""
     return act("revive", queue, ids, start_again=start_again)
 
 
-def may_have_started(info: JobInfo) -> bool:
-    """Return whether this job is delivered at most once, has ended, and may have been started."""
-    return info.state in MAY_HAVE_STARTED and _at_most_once(info)
+def cancel(queue: str, ids: Sequence[str], *, terminate: bool = False) -> Done:
+    """Cancel waiting jobs; ask running ones to stop (`ctx.should_stop`).
 
-
-def _at_most_once(info: JobInfo) -> bool:
-    try:
-        return decode(info.id, info.queue, info.record).controls.at_most_once
-    except CorruptRecord:
-        return False
-
-
-def has_begun_once(info: JobInfo) -> bool:
-    """Return whether this job is delivered at most once, and may have been started: a copy of it would start again."""
-    return (info.state in {State.RUNNING, State.SUCCEEDED} and _at_most_once(info)) or may_have_started(info)
-
-
-def cancel(queue: str, ids: Sequence[str]) -> Done:
-    """Cancel waiting jobs; ask running ones to stop (`ctx.should_stop`)."""
-    return act("cancel", queue, ids)
+    With `terminate`, running jobs are cancelled, too: they lose their claims at once, and their processes are ended."""
+    return act("cancel", queue, ids, terminate=terminate)
 
 
 def delete(queue: str, ids: Sequence[str]) -> Done:
@@ -137,10 +132,12 @@ def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
 
 
 def _revive(queue: str, ids: Sequence[str], details: Details) -> Done:
-    moved = get_store().revive(queue, ids, start_again=details.start_again)
-    left = [id for id in ids if id not in set(moved)] if not details.start_again else []
-    held = [info.id for info in get_store().get_many(queue, left) if may_have_started(info)] if left else []
-    return Done(moved, (), held)
+    moved = set(get_store().revive(queue, ids, start_again=details.start_again))
+    infos = get_store().get_many(queue, left) if (left := [id for id in ids if id not in moved]) else []
+    held = [info.id for info in infos if may_have_started(info) and not details.start_again]
+    ended = {info.id: info.record for info in infos if info.state in VERBS["revive"] and info.id not in held}
+    taken = get_store().key_holders(queue, ended)
+    return Done([id for id in ids if id in moved], (), held, taken)
 
 
 def _cancel(queue: str, ids: Sequence[str], details: Details) -> Done:
@@ -148,8 +145,13 @@ def _cancel(queue: str, ids: Sequence[str], details: Details) -> Done:
     before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
     after = store.cancel(queue, list(before))
     moved = [id for id, state in after.items() if state is State.CANCELLED]
+    asked = [id for id, state in after.items() if state is State.RUNNING]
+    if details.terminate and asked:
+        # A job whose attempt has ended meanwhile, and that waits for a retry, is cancelled as well.
+        ended = store.kill(queue, asked, details.reason or TERMINATED, State.CANCELLED)
+        moved, asked = moved + ended, [id for id in asked if id not in ended]
     announce("job_cancelled", State.CANCELLED, [before[id] for id in moved])
-    return Done(moved, [id for id, state in after.items() if state is State.RUNNING])
+    return Done(moved, asked)
 
 
 def _kill(queue: str, ids: Sequence[str], details: Details) -> Done:
@@ -185,14 +187,14 @@ def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) ->
     now = now_ms()
     for info in jobs:
         name, was_running = name_of(info.record), info.state is State.RUNNING
-        attempt, until = info.failures + info.crashes + was_running, info.at if was_running else now
+        attempt, until = info.earlier + info.failures + info.crashes + was_running, info.at if was_running else now
         signal_event = SignalEvent(signal, name, info.queue, info.id, attempt, {"error": "by an operator", **more})
         if is_wanted(signal_event):
             deliver_here(signal_event)
         wait_ms = waited_ms(info.record, info.since, until) if info.state not in NOT_READY else 0
         # Not logged as an error: a person has just done this, so no alert is needed.
         tags = " ".join(tags_of(info.record))
-        Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator", tags).log(state)
+        JobEnd(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator", tags).log(state)
 
 
 def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -227,7 +229,7 @@ def edit_and_revive(
 
     Raises InvalidArguments if the function cannot be called with them, PayloadError, JobNotFound if the job is gone
     or in a state that cannot be revived, JobMoved without `start_again` if it is delivered at most once and may have
-    been started, CorruptRecord, UnknownJob."""
+    been started, DuplicateJob if another job holds their unique key, CorruptRecord, UnknownJob."""
     store = get_store()
     info = store.get(queue, id)
     if info is None or info.state not in VERBS["revive"]:
@@ -236,13 +238,18 @@ def edit_and_revive(
     if not store.revive(queue, [id], record=record, start_again=start_again):
         if may_have_started(info) and not start_again:
             raise JobMoved(f"Job {id!r} is delivered at most once and may have been started. Find out what it did.")
+        check_key(queue, id, record or info.record)
         raise JobNotFound(f"Job {id!r} in queue {queue!r} has changed its state in the meantime.")
 
 
 def revive_as_seen(info: JobInfo, *, start_again: bool = False) -> bool:
     """Queue a job now if it has not changed since it was read.  False: it has left that state, and may have returned to
-    it; or, without `start_again`, it is delivered at most once and may have been started."""
-    return bool(get_store().revive(info.queue, [info.id], at=info.at, start_again=start_again))
+    it; or, without `start_again`, it is delivered at most once and may have been started.  Raises DuplicateJob if
+    another job holds its unique key."""
+    if get_store().revive(info.queue, [info.id], at=info.at, start_again=start_again):
+        return True
+    check_key(info.queue, info.id, info.record)
+    return False
 
 
 def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
@@ -258,7 +265,7 @@ def resume(queue: str, *, name: str | None = None) -> Pause | None:
     check_queue(queue)
     (stats,) = get_store().stats([queue])
     get_store().resume(queue, name=name)
-    return stats.paused if name is None else stats.paused_types.get(name)
+    return stats.paused if name is None else stats.paused_types.get(registry.current_name(name))
 
 
 def check_queue(queue: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from threading import get_native_id
 from time import monotonic
@@ -26,6 +26,9 @@ from django_jobs.browse.match import Match
 from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.browse.search import number_in
 from django_jobs.core.values import FINISHED, JobInfo, State
+from django_jobs.exceptions import JobsError
+from django_jobs.serialization.checked import check_fields, texts_in, typed
+from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores import get_store
 from django_jobs.stores.values.documents import BROKEN
 from django_jobs.stores.values.sizes import FIRST_READ, MAX_BYTES, READ_MORE
@@ -45,8 +48,12 @@ NAMED = 200
 
 _BIRTH = uuid4().hex[:12]
 logger = logging.getLogger("django_jobs")
-#: Called with an operation that was followed, once it has ended: the admin writes it into its log.
-ended: list[Callable[[Operation], None]] = []
+#: Called with an operation that was followed, once it has ended: the audit log gets an entry.
+ended: set[Callable[[Operation], None]] = set()
+
+
+class Exists(Exception):
+    """There is an operation with that id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,8 @@ class Operation:
     queues: list[str]
     #: the user who started it, as text.
     user: str
-    #: ms: jobs that came into the state later are left alone, so that no job is processed twice.
+    #: ms: jobs that came into the state later are left alone, so that no job is processed twice, and none that the
+    #: user was not shown.
     started: int
     #: number of jobs in the state when it started; `seen` grows to about this.
     total: int
@@ -68,6 +76,9 @@ class Operation:
     reason: str = ""
     #: "revive" also starts jobs again that are delivered at most once and may have been started.
     start_again: bool = False
+    #: the query as a caller of the API wrote it, and that such a caller is the user.
+    query: str = ""
+    over_http: bool = False
     #: the jobs are found by the index of failed jobs; an operation that an older version began has no such entry.
     indexed: bool = False
     #: position: index of the queue, and the cursor in it.
@@ -82,6 +93,8 @@ class Operation:
     asked: int = 0
     #: number of jobs that stayed, because they are delivered at most once and may have been started.
     held: int = 0
+    #: number of jobs that stayed, because another job holds their unique key.
+    taken: int = 0
     driver: str = ""
     driven_until: int = 0
     #: somebody wants to know when it has ended; it was told.
@@ -107,15 +120,21 @@ def start(
     run_at: int = 0,
     reason: str = "",
     start_again: bool = False,
+    id: str = "",
+    as_of: int = 0,
+    **more: Any,
 ) -> Operation:
-    """Start an operation that applies `verb` to every matching job in `state`.  No job has moved when this returns."""
+    """Start an operation that applies `verb` to every job that matches and was in `state` at the time `as_of` (ms;
+    0 = now).  No job has moved when this returns.  `more`: fields of Operation that an older version need not read.
+
+    Raises Exists if an operation has this `id`: of two calls at the same moment, one starts it."""
     if state not in operations.VERBS[verb]:
         raise ValueError(f"{operations.word_of(verb)!r} does not apply to jobs that are {state}.")
     if match.queue:
         operations.check_queue(match.queue)
     queues = [match.queue] if match.queue else queue_names()
     total = sum(stats.counts.get(state, 0) for stats in job_counts(queues).queues.values())
-    store, id = get_store(), uuid4().hex
+    store, id = get_store(), id or uuid4().hex
     task: dict[str, Any] = {
         "verb": operations.word_of(verb),
         "state": state.value,
@@ -123,14 +142,19 @@ def start(
         "queues": queues,
         "user": user,
     }
-    task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}
-    # An older version does not read an operation with this entry, and so cannot leave it out.
-    task |= {"start_again": True} if start_again else {}
-    if state in GROUPED and (match.name or match.error or match.tag):
+    task |= {"started": as_of or store.now(), "total": total, "run_at": run_at, "reason": reason}
+    # An older version does not read an operation with these entries, and so cannot leave them out.
+    task |= more | ({"start_again": True} if start_again else {})
+    if state in GROUPED and not match.id and match.has_groups:
         task |= {"indexed": True, "total": number_in(state, match, matching_groups(state, match, queues))}
+    elif match.id:
+        task |= {"total": 1}
     elif match.span:
         task |= {"total": store.count_within(queues, state, match.span)}
-    store.update_document(DOCUMENT, {id: task} | forget_old(store.get_document(DOCUMENT), store.now()))
+    entries = {id: task, f"{id}/followed": True if task.get("over_http") else None}
+    old = forget_old(store.get_document(DOCUMENT), store.now())
+    if not store.update_document(DOCUMENT, entries | old, expected={id: None}):
+        raise Exists(id)
     return _read(id, {id: task})
 
 
@@ -191,17 +215,22 @@ def follow(id: str) -> None:
 
 
 def tell_ended() -> None:
-    """Tell of the operations that were followed and have ended.  If telling fails, it is tried again later; in rare
-    cases an end is told twice."""
+    """Tell of the operations that were followed and have ended.  If telling fails, it is tried again later.  One thread
+    tells at a time; if it dies at it, another tells again."""
+    store, me = get_store(), f"{_BIRTH}-{get_native_id()}"
     for operation in operations_list():
         if operation.finished and operation.followed and not operation.told and ended:
+            was = store.get_document(DOCUMENT).get(f"{operation.id}/driver")
+            if operation.driven_until > store.now() or not claim_wheel(operation.id, me, was):
+                continue
             try:
                 for each in ended:
                     each(operation)
             except Exception:
                 logger.exception("The end of bulk operation %s cannot be logged now", operation.id)
-                continue
-            get_store().update_document(DOCUMENT, {f"{operation.id}/told": True})
+            else:
+                store.update_document(DOCUMENT, {f"{operation.id}/told": True})
+            leave_wheel(operation.id, me)
 
 
 def claim_wheel(id: str, me: str, was: Any = None) -> bool:
@@ -225,7 +254,10 @@ def step(operation: Operation, me: str) -> None:
         store.update_document(DOCUMENT, {f"{id}/finished": store.now(), f"{id}/driver": None})
         return
     queue = operation.queues[operation.index]
-    ids, cursor = next_ids(operation, queue)
+    try:
+        ids, cursor = next_ids(operation, queue)
+    except ValueError:  # a damaged position: begin again, as jobs that have moved are no longer in the state
+        ids, cursor = next_ids(replace(operation, cursor=""), queue)
     by_error = operation.indexed and not operation.match.tag  # groups by a tag were not chosen by job type and error
     accepts = operation.match.accepts_rest if by_error else operation.match.accepts
     chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and accepts(info)]
@@ -235,8 +267,8 @@ def step(operation: Operation, me: str) -> None:
     done = operations.act(operation.verb, queue, chosen, run_at=run_at, reason=why, start_again=again)
     document = store.get_document(DOCUMENT)
     counted = document.get(by)
-    mine = four(counted or [0])
-    more = (len(ids), len(done.moved), len(done.asked), len(done.held))
+    mine = five(counted or [0])
+    more = (len(ids), len(done.moved), len(done.asked), len(done.held), len(done.taken))
     sums = [before + now for before, now in zip(mine, more, strict=True)]
     changes: dict[str, Any] = {by: sums, doing: None}
     names = document.get(f"{id}/named/{me}", [])
@@ -250,9 +282,24 @@ def step(operation: Operation, me: str) -> None:
     store.update_document(DOCUMENT, changes, expected={doing: [queue, chosen], by: counted})
 
 
+def finish(operation: Operation) -> Operation:
+    """Drive an operation to its end, and return it.  Raises JobsError if its state cannot be read any more."""
+    while not operation.finished:
+        drive(operation.id, 60.0)
+        latest = get(operation.id)
+        if latest is None:
+            raise JobsError(
+                "The stored state of this operation cannot be read any more. It has stopped before its end."
+            )
+        operation = latest
+    return operation
+
+
 def next_ids(operation: Operation, queue: str) -> tuple[Sequence[str], str]:
     """Return the ids of the next batch, and where the batch after it begins ("" = there is none)."""
     span = operation.match.span
+    if operation.match.id:
+        return [operation.match.id], ""
     if not operation.indexed and span is None:
         return get_store().ids(queue, operation.state, operation.cursor, BATCH)
     groups = matching_groups(operation.state, operation.match, [queue]) if operation.indexed else None
@@ -270,23 +317,24 @@ def settle(operation: Operation) -> None:
     for key, entry in document.items():
         if not key.startswith(f"{id}/doing/"):
             continue
-        try:
-            queue, chosen = entry
-        except (TypeError, ValueError):  # damaged entry: the jobs that it moved stay uncounted
-            store.update_document(DOCUMENT, {key: None})
-            continue
+        match entry:
+            case [str(queue), list(chosen)] if all(isinstance(each, str) for each in chosen):
+                pass
+            case _:  # damaged entry: the jobs that it moved stay uncounted
+                store.update_document(DOCUMENT, {key: None})
+                continue
         left = {info.id for info in look_at(queue, chosen) if belongs(operation, info)}
         by = key.replace("/doing/", "/by/")
         counted = document.get(by)
-        seen, moved, asked, held = four(counted or [0])
-        sums = [seen + len(chosen) - len(left), moved + len(chosen) - len(left), asked, held]
+        seen, moved, *rest = five(counted or [0])
+        sums = [seen + len(chosen) - len(left), moved + len(chosen) - len(left), *rest]
         # Its driver may live and count it at this moment: then one of the two counts.
         store.update_document(DOCUMENT, {by: sums, key: None}, expected={key: entry, by: counted})
 
 
-def four(sums: Sequence[int]) -> Sequence[int]:
-    """Return the numbers seen, moved, asked and held; an older version did not write the last."""
-    return [*sums, 0, 0, 0, 0][:4]
+def five(sums: Sequence[int]) -> Sequence[int]:
+    """Return the numbers seen, moved, asked, held and taken; an older version did not write the last ones."""
+    return [*sums, 0, 0, 0, 0, 0][:5]
 
 
 def look_at(queue: str, ids: Sequence[str]) -> Iterator[JobInfo]:
@@ -304,9 +352,15 @@ def belongs(operation: Operation, info: JobInfo) -> bool:
     """Return whether this job was in the state when the operation started.  A moved job may have come back since."""
     if info.state is not operation.state or (operation.run_at and info.at == operation.run_at):
         return False  # one that was rescheduled to a time of the same list is met again
-    if info.state in FINISHED:
-        return info.at <= operation.started
-    return not info.attempts or info.attempts[-1].at <= operation.started
+    return was_there(info, operation.started)
+
+
+def was_there(info: JobInfo, at: int) -> bool:
+    """Return whether this job was in its state at that time (ms) already."""
+    if info.state in FINISHED or info.state is State.RUNNING:
+        return info.at <= at
+    last = info.attempts[-1].at if info.attempts else 0
+    return max(last, info.since, enqueued_ms(info.record, 0)) <= at
 
 
 def read(id: str, document: dict[str, Any]) -> Operation | None:
@@ -315,20 +369,7 @@ def read(id: str, document: dict[str, Any]) -> Operation | None:
         operation = _read(id, document)
     except BROKEN:
         return None
-    return operation if _is_sound(operation) else None
-
-
-def _is_sound(operation: Operation) -> bool:
-    kinds = {"str": str, "int": int, "bool": bool}
-    fields = [(field.type, getattr(operation, field.name)) for field in dataclass_fields(operation)]
-    filters = [(field.type, getattr(operation.match, field.name)) for field in dataclass_fields(operation.match)]
-    return (
-        all(type(value) is kinds[str(kind)] for kind, value in fields if kind in kinds)
-        and all(type(value) is kinds[str(kind)] for kind, value in filters)
-        and all(type(value) is str for value in operation.queues)
-        and operation.state in operations.VERBS.get(operation.verb, ())
-        and operation.index >= 0
-    )
+    return operation if operation.state in operations.VERBS.get(operation.verb, ()) and operation.index >= 0 else None
 
 
 def _read(id: str, document: dict[str, Any]) -> Operation:
@@ -337,9 +378,10 @@ def _read(id: str, document: dict[str, Any]) -> Operation:
     driver, until = document.get(f"{id}/driver", ("", 0))
     sums = [entry for key, entry in document.items() if key.startswith(f"{id}/by/")]
     task["verb"] = operations.verb_of(task["verb"])
-    task["match"] = Match(**task["match"])
+    task["match"] = typed(Match, task["match"])
     task["state"] = State(task["state"])
-    return Operation(
+    task["queues"] = texts_in(task["queues"])
+    operation = Operation(
         id,
         **task,
         index=index,
@@ -349,7 +391,8 @@ def _read(id: str, document: dict[str, Any]) -> Operation:
         seen=sum(entry[0] for entry in sums),
         moved=sum(entry[1] for entry in sums),
         asked=sum(entry[2] for entry in sums),
-        held=sum(four(entry)[3] for entry in sums),
+        held=sum(five(entry)[3] for entry in sums),
+        taken=sum(five(entry)[4] for entry in sums),
         driver=driver,
         driven_until=until,
         followed=bool(document.get(f"{id}/followed")),
@@ -361,6 +404,8 @@ def _read(id: str, document: dict[str, Any]) -> Operation:
             for queue, each in entry
         ),
     )
+    check_fields(Operation, {field.name: getattr(operation, field.name) for field in dataclass_fields(operation)})
+    return operation
 
 
 def forget_old(document: dict[str, Any], now: int) -> dict[str, None]:

@@ -13,10 +13,12 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import Added, Job
-from django_jobs.enqueue.request import NewJobRequest, encode, new_id, now_ms, request_for
-from django_jobs.enqueue.submit import submit
+from django_jobs.enqueueing.keys import loaded
+from django_jobs.enqueueing.request import NewJobRequest, encode, new_id, now_ms, request_for
+from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import InvalidArguments
-from django_jobs.operations.edited import compact, loaded, unmask
+from django_jobs.operations.edited import unmask
+from django_jobs.serialization.arguments import compact
 from django_jobs.serialization.payloads import arguments_of
 from django_jobs.serialization.record import decode
 
@@ -33,8 +35,8 @@ def copy_request(job: Job, call: Sequence[Any], *, queue: str, priority: int, fo
 
     A masked value is the stored one, and is masked in the new job, too.  The id is made of `form` (see `new_form`) and
     of the call: the same request, sent twice, adds one job; another request with the same form adds a second one.
-    The tags are those of `job`; if it has none, those of its type.  Other options come from the job type as it is now;
-    nothing else is copied: neither times, nor `meta`, nor the workflow.
+    The scope and the tags are those of `job`; if it has no tags, those of its type.  Other options come from the job
+    type as it is now; nothing else is copied: neither times, nor `meta`, nor the workflow.
 
     Raises all errors that do not depend on the store: InvalidArguments, PayloadError, UnknownJob, UnknownQueue."""
     if not _FORM.fullmatch(form):
@@ -46,8 +48,10 @@ def copy_request(job: Job, call: Sequence[Any], *, queue: str, priority: int, fo
     definition.check_call(*json.loads(text))
     request = request_for(definition, *loaded(text))
     request.queue, request.priority, request.tags = queue, priority, job.tags or request.tags
-    # A page must say now what happened: it cannot wait for a commit, or for room in a queue.
-    request.on_commit, request.block_timeout = False, 0
+    request.scope = job.options.scope
+    # A page says now what happened.  It waits for a commit only in the outbox, where nothing is lost or refused.
+    request.on_commit, request.block_timeout = bool(get_settings().outbox), 0
+    request.on_conflict = "skip" if request.on_conflict == "raise" else request.on_conflict
     same = compact([job.queue, job.id, queue, priority]) + text
     request.id = form[:12] + sha256(form.encode() + same).hexdigest()[:20]
     request.sent = encode(request, get_settings(), now_ms())
@@ -60,11 +64,11 @@ def as_stored(request: NewJobRequest) -> Job:
     return decode(request.sent.id, request.queue, request.sent.record)
 
 
-def enqueue_copy(request: NewJobRequest) -> tuple[str, Added]:
-    """Enqueue it, and return the id of the job, and what happened.  Raises what `submit` raises: QueueFull if the queue
-    has no room, DuplicateJob, StoreError."""
+def enqueue_copy(request: NewJobRequest) -> tuple[str, Added | None]:
+    """Enqueue it, and return the id of the job, and what happened; None: it waits in the outbox.  Raises what `submit`
+    raises: QueueFull if the queue has no room, StoreError."""
     handle = submit(request)
-    return handle.id, handle.added or Added.ADDED
+    return handle.id, handle.added
 
 
 def _stay_masked(definition: JobDefinition, masked: Sequence[Any]) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.core.definition import JobDefinition
 from django_jobs.core.sensitive import HIDDEN
-from django_jobs.core.values import Controls, Job
-from django_jobs.enqueue.keys import digest_of_arguments, limit_key
-from django_jobs.exceptions import InvalidArguments, PayloadError, Signal
+from django_jobs.core.values import Job
+from django_jobs.enqueueing.keys import controls_with
+from django_jobs.exceptions import InvalidArguments, PayloadError
 from django_jobs.formatting import counted
-from django_jobs.serialization import arguments
+from django_jobs.serialization.arguments import compact
 from django_jobs.serialization.payloads import arguments_of
 from django_jobs.serialization.record import encode
 
@@ -38,32 +37,7 @@ def record_with(job: Job, call: list[Any]) -> bytes | None:
         return None
     definition.check_call(*json.loads(text))
     options = replace(job.options, sensitive=definition.stored_options.sensitive or job.options.sensitive)
-    return encode(job._replace(args=text, controls=_controls(definition, job, text), options=options))
-
-
-def _controls(definition: JobDefinition, job: Job, text: bytes) -> Controls:
-    """Return the job's controls with a new limit key and, if it was made of the arguments, a new unique key."""
-    controls = job.controls
-    if controls.limit_key is not None and definition.max_concurrency:
-        controls = replace(controls, limit_key=limit_key(definition, *loaded(text)))
-    if controls.unique is not None:
-        # A record does not say what its key was made of.  A key that the caller chose stays as it is.
-        for only in (definition.unique_on, None):
-            try:
-                made_so = controls.unique == digest_of_arguments(definition, *loaded(job.args), only)
-            except InvalidArguments:  # the function has changed since, or a model instance no longer exists
-                continue
-            if made_so:
-                return replace(controls, unique=digest_of_arguments(definition, *loaded(text), only))
-    return controls
-
-
-def loaded(text: bytes) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a stored call.  Raises InvalidArguments if a model instance is gone, PayloadError."""
-    try:
-        return arguments.load(text)
-    except Signal as error:  # how the job would end if a model instance no longer exists
-        raise InvalidArguments(str(error)) from error
+    return encode(job._replace(args=text, controls=controls_with(definition, job, text), options=options))
 
 
 def unmask(stored: Any, shown: Any, edited: Any) -> Any:
@@ -80,8 +54,3 @@ def unmask(stored: Any, shown: Any, edited: Any) -> Any:
     if HIDDEN in args or HIDDEN in kwargs.values():
         raise InvalidArguments(f"A masked value {HIDDEN} was moved. Leave it where it is, or write the value itself.")
     return [args, kwargs]
-
-
-def compact(call: Any) -> bytes:
-    """Return a call (JSON values) as it is stored."""
-    return json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

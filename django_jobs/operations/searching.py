@@ -19,6 +19,7 @@ from django_jobs.browse.match import Match
 from django_jobs.browse.search import Search, begin, go_on
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
+from django_jobs.serialization.checked import is_count, is_moment, texts_in, typed
 from django_jobs.stores import get_store
 from django_jobs.stores.values.documents import BROKEN
 
@@ -76,13 +77,15 @@ def id_of(states: Sequence[State], match: Match) -> str:
 def is_young(entry: Any, now: int, age: int = KEEP) -> bool:
     """Return whether the search was begun or continued in the last `age` ms."""
     at = entry.get("at") if isinstance(entry, dict) else None
-    return isinstance(at, int) and now - at <= age
+    return is_moment(at) and now - at <= age
 
 
 def write(id: str, found: Search) -> None:
     """Store how far a search is.  Does nothing if the store takes no changes: the page then shows what it has."""
     store = get_store()
     entry = {**asdict(replace(found, jobs=[])), "match": found.match.stored(), "at": store.now()}
+    if not found.match.terms:  # older versions, which know no queries, can go on with it
+        del entry["has_argument"], entry["unknown"]
     try:
         document = store.get_document(DOCUMENT)
         others = sorted(
@@ -98,15 +101,15 @@ def read(entry: Any) -> Search | None:
     """Read a search; None if there is none, or its entry is damaged."""
     try:
         fields = {key: value for key, value in entry.items() if key not in ("at", "jobs")}
-        found = Search(**fields)
+        found = typed(Search, fields)
         found = replace(
             found,
             states=[State(state) for state in found.states],
-            match=Match(**fields["match"]),
-            parts=[(State(state), [str(queue) for queue in some]) for state, some in found.parts],
-            found=[(str(queue), str(id)) for queue, id in found.found],
+            match=typed(Match, fields["match"]),
+            parts=[(State(state), texts_in(some)) for state, some in found.parts],
+            found=[(queue, id) for queue, id in map(texts_in, found.found)],
         )
-        numbers = (found.total, found.seen, found.matches, found.index, *found.by_state.values())
-        return found if all(type(number) is int and number >= 0 for number in numbers) else None
-    except (*BROKEN, AttributeError):
+        numbers = (found.total, found.seen, found.matches, found.index, found.unknown, *found.by_state.values())
+        return found if all(map(is_count, numbers)) else None
+    except BROKEN:
         return None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from django_jobs import browse
 from django_jobs.exceptions import JobMoved
-from django_jobs.operations.actions import may_have_started, revive
+from django_jobs.operations.actions import revive
+from django_jobs.operations.staying import may_have_started
 from django_jobs.stores import get_store
 from django_jobs.workflows import engine
 from django_jobs.workflows.handle import get_workflow
@@ -23,7 +26,8 @@ def cancel_workflow(id: str) -> bool:
 
 def retry_workflow(id: str) -> list[str]:
     """Queue again the jobs of its steps that are dead, expired or cancelled, so that it goes on.  Returns the ids of
-    those that moved: jobs that are delivered at most once and may have started stay, and deleted ones are gone.
+    those that moved: jobs that are delivered at most once and may have started stay, and so do those whose unique key
+    another job holds; deleted ones are gone.
 
     Raises WorkflowNotFound, JobMoved if it was cancelled, or a StoreError."""
     handle = get_workflow(id)
@@ -38,18 +42,31 @@ def restarted_steps(id: str) -> list[str]:
     return engine.restarted(get_store(), id)
 
 
-def held_steps(id: str) -> list[tuple[str, str]]:
-    """Return the queue and the job id of each step that `retry_workflow` leaves as it is: its job has ended without
-    success, may have been started, and is delivered at most once.  Raises WorkflowNotFound or a StoreError."""
-    jobs = browse.jobs_of(browse.stopping_steps(id, limit=browse.workflow(id).total))
-    return [(info.queue, info.id) for info in jobs.values() if may_have_started(info)]
+class StayingSteps(NamedTuple):
+    """Steps that ended without success, and that `retry_workflow` leaves as they are."""
+
+    #: queue and job id of those that may have been started, and are delivered at most once.
+    held: list[tuple[str, str]]
+    #: job id of those whose unique key another job holds → the id of that job.
+    taken: dict[str, str]
+
+
+def staying_steps(id: str) -> StayingSteps:
+    """Return the steps that `retry_workflow` leaves as they are.  Raises WorkflowNotFound or a StoreError."""
+    stopped = browse.jobs_of(browse.stopping_steps(id, limit=browse.workflow(id).total)).values()
+    by_queue: dict[str, dict[str, bytes]] = {}
+    for info in stopped:
+        by_queue.setdefault(info.queue, {})[info.id] = info.record
+    found = [get_store().key_holders(queue, records) for queue, records in by_queue.items()]
+    held = [(info.queue, info.id) for info in stopped if may_have_started(info)]
+    return StayingSteps(held, {job_id: holder for taken in found for job_id, holder in taken.items()})
 
 
 def retry_held(id: str) -> int:
     """Queue again what `retry_workflow` leaves as it is: find out first what these jobs did, because they do it again.
     Returns how many moved.  Raises WorkflowNotFound or a StoreError."""
     by_queue: dict[str, list[str]] = {}
-    for queue, job_id in held_steps(id):
+    for queue, job_id in staying_steps(id).held:
         by_queue.setdefault(queue, []).append(job_id)
     moved = 0
     for queue, ids in by_queue.items():

@@ -8,12 +8,12 @@ from django_jobs.remote.type_cache import (
     definition_of,
     forget,
     known,
-    learn,
+    left_to_pull_workers,
     look_for,
     pull_queues,
     read,
+    replace_types,
     tell,
-    theirs,
     type_names,
 )
 
@@ -23,11 +23,11 @@ __all__ = [
     "definition_of",
     "forget",
     "known",
-    "learn",
+    "left_to_pull_workers",
     "look_for",
     "pull_queues",
     "read",
+    "replace_types",
     "tell",
-    "theirs",
     "type_names",
 ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from django_jobs.serialization.checked import Unreadable, loads
 
 
 def stored_data(call: bytes) -> Any:
-    """Return `data` of a stored call of a remote job, its only argument.  Raises ValueError or TypeError if invalid."""
-    args, kwargs = json.loads(call)
+    """Return `data` of a stored call of a remote job, its only argument.  Raises ValueError if invalid."""
+    match loads(call):
+        case [list(args), dict(kwargs)]:
+            pass
+        case other:
+            raise Unreadable(f"{other!r:.100} is no call")
     return plain(args[0] if len(args) == 1 and not kwargs else [args, kwargs] if kwargs else args or None)
 
 
@@ -22,7 +27,7 @@ def plain(value: Any) -> Any:
         ((key, content),) = value.items()
         match key, content:
             case "$dict", list():
-                return {pair[0]: plain(pair[1]) for pair in content if isinstance(pair, list) and len(pair) == 2}
+                return {str(pair[0]): plain(pair[1]) for pair in content if isinstance(pair, list) and len(pair) == 2}
             case "$tuple", list():
                 return [plain(item) for item in content]
             case "$int", str():

@@ -30,6 +30,8 @@ class RemoteType(NamedTuple):
     timeout: int
     url: str
     credentials: str
+    #: posts; None = no limit.
+    per_minute: int | None = None
 
 
 def read_rows() -> list[RemoteType]:
@@ -83,7 +85,7 @@ def make_definition(kind: RemoteType) -> JobDefinition:
 
 def _pusher(kind: RemoteType) -> Callable[[Any], Any]:
     def deliver(data: Any = None) -> Any:
-        return push(kind.url, kind.credentials, kind.timeout, data)
+        return push(kind.url, kind.credentials, kind.timeout, data, kind.per_minute)
 
     return deliver
 

@@ -54,6 +54,13 @@ class RemoteJobType(models.Model):
         blank=True,
         help_text=_("The URL to which jobs are posted. Leave it empty if workers claim the jobs."),
     )
+    per_minute = models.PositiveIntegerField(
+        _("requests per minute"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text=_("More jobs are posted later; they wait without a thread. Empty means no limit."),
+    )
     credentials = models.CharField(
         _("credentials"),
         max_length=100,

@@ -9,14 +9,19 @@ from collections.abc import Collection, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import cache
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from time import monotonic, time
 from typing import Any, NamedTuple
 
+from django_jobs.exceptions import JobsError
 from django_jobs.remote.targets import Target, parse_target, resolve
 
 #: Seconds for everything after name resolution: a server cannot extend it by sending one byte now and then.
 TIME_LIMIT = 10.0
+
+
+class NotAnswered(JobsError):
+    """At least a part of the request was sent, and no answer came: the other side may have taken it."""
 
 
 class Answer(NamedTuple):
@@ -30,29 +35,35 @@ class Answer(NamedTuple):
 def post(url: str, body: bytes, extra_headers: Mapping[str, str], trusted_hosts: Collection[str]) -> Answer:
     """Send `body` (JSON).  Never reads the answer's body and never follows redirects.
 
-    Raises ForbiddenAddress, OSError (TimeoutError after TIME_LIMIT seconds) or http.client.HTTPException.
+    Raises NotAnswered if the other side may have received it; ForbiddenAddress or OSError if it cannot have.
     """
     target = parse_target(url, trusted_hosts)
     connection = PinnedConnection(target, resolve(target))
     headers = {"Content-Type": "application/json", "Connection": "close", "User-Agent": "django_jobs"}
     try:
-        connection.request("POST", target.path, body, {**headers, **extra_headers})
-        response = connection.getresponse()
+        connection.connect()
+        try:
+            connection.request("POST", target.path, body, {**headers, **extra_headers})
+            response = connection.getresponse()
+        except (OSError, HTTPException) as error:
+            raise NotAnswered(f"{type(error).__name__}: {error}") from error
         return Answer(response.status, seconds_of(response.getheader("Retry-After", "")))
     finally:
         connection.close()
 
 
 def seconds_of(retry_after: str) -> float | None:
-    """Return the seconds in a Retry-After header, which has a number or a date; None if it has neither."""
+    """Return the seconds in a Retry-After header, which has a number or a date; None if it has neither, or a date that
+    is over."""
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time()
+    except (ValueError, TypeError, OverflowError):  # a number in it may be too large for the date or its offset
         return None
-    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time())
+    return seconds if seconds >= 0 else None
 
 
 @cache

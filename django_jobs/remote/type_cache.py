@@ -82,11 +82,11 @@ class Known:
                 )
             return
         self._complaint = ""
-        self.learn(began, types)
+        self.replace_types(began, types)
         if self.listener is not None:
             self.listener(began, types)
 
-    def learn(self, at: float, types: Iterable[RemoteType]) -> None:
+    def replace_types(self, at: float, types: Iterable[RemoteType]) -> None:
         """Replace the types by those that a read which began at `at` found."""
         self.types = {kind.name: kind for kind in types}
         self.names = frozenset(self.types)
@@ -147,7 +147,7 @@ class Known:
         self.missed[name] = now
         return True
 
-    def theirs(self, queues: Iterable[str]) -> frozenset[str]:
+    def left_to_pull_workers(self, queues: Iterable[str]) -> frozenset[str]:
         """Return those of these queues that only pull workers serve; before the first read, all that may be theirs."""
         if get_settings().api is None:
             return frozenset()
@@ -183,9 +183,9 @@ def pull_queues() -> frozenset[str]:
     return _known.pull_queues if known() else frozenset()
 
 
-def theirs(queues: Iterable[str]) -> frozenset[str]:
+def left_to_pull_workers(queues: Iterable[str]) -> frozenset[str]:
     """Return those of these queues that `runworkers` must leave to workers that fetch over HTTP."""
-    return _known.theirs(queues)
+    return _known.left_to_pull_workers(queues)
 
 
 def forget() -> None:
@@ -201,9 +201,9 @@ def be_told() -> None:
     _known.is_told = True
 
 
-def learn(at: float, types: Iterable[Mapping[str, Any]]) -> None:
+def replace_types(at: float, types: Iterable[Mapping[str, Any]]) -> None:
     """Take over types from another process: what its listener was given, each type as a mapping of its fields."""
-    _known.learn(at, [RemoteType(**fields) for fields in types])
+    _known.replace_types(at, [RemoteType(**fields) for fields in types])
 
 
 def tell(listener: Listener) -> None:

@@ -8,7 +8,6 @@ import threading
 from time import monotonic
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -22,23 +21,13 @@ _LEFT_OPEN = "%s left a transaction open on database %r. It was rolled back, and
 _GIVEN_UP = "The connection to database %r cannot be closed and is no longer used"
 
 _thread = threading.local()
-#: Set once a thread that runs no jobs itself (sync_to_async inside an async job) has opened a connection.
-_elsewhere = threading.Event()
-_job_threads: set[int] = set()
 
 
 def _remember(**_: Any) -> None:
     _thread.opened = True
-    if threading.get_ident() not in _job_threads:
-        _elsewhere.set()
 
 
 connection_created.connect(_remember, dispatch_uid="django_jobs.runtime.database_connections")
-
-
-def this_thread_runs_jobs() -> None:
-    """Register this thread, once.  Connections of threads that are not registered count as those of async jobs."""
-    _job_threads.add(threading.get_ident())
 
 
 def before_job() -> None:
@@ -64,19 +53,6 @@ def after_job(id: str = "", name: str = "") -> None:
                 _drop(connection)
             else:
                 _tidy(connection)
-
-
-async def after_async_job(id: str = "", name: str = "") -> None:
-    """Do the same for connections that the job opened through sync_to_async: async jobs share one thread for that."""
-    if _elsewhere.is_set():
-        await sync_to_async(_after_async_job)(id, name)
-
-
-def _after_async_job(id: str, name: str) -> None:
-    after_job(id, name)
-    for connection in connections.all(initialized_only=True):
-        # A check before each job would have to switch to this thread and back: more than a check at the first query.
-        _check_at_first_query(connection, True)
 
 
 def close_thread() -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -23,6 +24,11 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT, signal
 _undo: Callable[[], None] | None = None
 _ours = False
 _thread = threading.local()
+#: Seconds.  A fork waits for at most this long for `put_off`: a store that is away must not hold up a job that forks.
+_LONGEST_WAIT = 1.0
+#: Guards `_putting_off`, the number of threads that put a fork off.
+_condition = threading.Condition()
+_putting_off = 0
 
 
 def guard(undo: Callable[[], None]) -> None:
@@ -30,6 +36,20 @@ def guard(undo: Callable[[], None]) -> None:
     thread that the copy does not have may hold it."""
     global _undo
     _undo = undo
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Let other threads' forks wait: what is made here belongs to no object yet, so `undo` could not close it."""
+    global _putting_off
+    with _condition:
+        _putting_off += 1
+    try:
+        yield
+    finally:
+        with _condition:
+            _putting_off -= 1
+            _condition.notify_all()
 
 
 @contextmanager
@@ -41,6 +61,16 @@ def ours() -> Iterator[None]:
         yield
     finally:
         _ours = False
+
+
+def leave_to_parent() -> None:
+    """In a child of ours that will run its `atexit` handlers: what the parent made before the fork is the parent's to
+    clean up.  Otherwise the first child to end would remove temporary folders that all use, and end processes that the
+    parent started with multiprocessing."""
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
+    if processes := sys.modules.get("multiprocessing.process"):
+        getattr(processes, "_children", set()).clear()
 
 
 def leave(error: BaseException | None = None) -> NoReturn:
@@ -63,18 +93,25 @@ def _before() -> None:
     # A signal between the fork and the reset of the handlers would be lost.  multiprocessing ends its processes with
     # SIGTERM and waits for them.
     if _undo is not None and not _ours:
+        _condition.acquire()
+        _condition.wait_for(lambda: not _putting_off, _LONGEST_WAIT)
         _thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
+def _in_parent() -> None:
+    if getattr(_thread, "mask", None) is not None:
+        _condition.release()
+        _unblock()
+
+
 def _unblock() -> None:
-    mask = getattr(_thread, "mask", None)
-    if mask is not None:
-        _thread.mask = None
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    mask, _thread.mask = _thread.mask, None
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _in_copy() -> None:
-    global is_copy, _undo
+    global is_copy, _undo, _condition, _putting_off
+    _condition, _putting_off = threading.Condition(), 0
     undo, _undo = _undo, None
     if undo is None or _ours:
         return
@@ -87,4 +124,4 @@ def _in_copy() -> None:
     _unblock()
 
 
-os.register_at_fork(before=_before, after_in_parent=_unblock, after_in_child=_in_copy)
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_copy)

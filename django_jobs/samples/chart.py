@@ -43,7 +43,8 @@ def stretches(sampled: Sampled, name: str, width: int, number: int, now: int) ->
         if high <= first:
             continue
         if counts is None or counts == NOTHING:
-            found += [Stretch(i * width, (i + 1) * width, counts, partial) for i in range(max(low, first), high)]
+            widths = range(max(low, first), min(high, last))
+            found += [Stretch(i * width, (i + 1) * width, counts, partial) for i in widths]
         else:
             found.append(Stretch(low * width, high * width, counts, partial))
     missing = range(first, found[0].start // width if found else last)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from django_jobs.serialization.checked import Unreadable, is_count, is_moment, loads, read_count
 
 #: ms between two samples of a log.
 FINE, COARSE = 300_000, 3_600_000
@@ -32,7 +34,7 @@ PARTS = 10
 Counts = tuple[int, int, int]
 NOTHING: Counts = (0, 0, 0)
 #: Errors of a log that is damaged: it counts as none, and the next sample begins another.
-BROKEN = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+BROKEN = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class Base(NamedTuple):
@@ -93,7 +95,7 @@ def take(stored: Mapping[str, str], totals: Mapping[str, int], now: int) -> dict
 
 def taken_at(text: str) -> int:
     """Return when the last sample was taken (ms); 0 if none was, or the text is damaged."""
-    return int(text) if text.isdecimal() and len(text) < 16 else 0
+    return read_count(text)
 
 
 def all_of(totals: Mapping[str, int]) -> dict[str, Counts]:
@@ -200,27 +202,32 @@ def write(log: SampleLog) -> str:
 def read(text: str) -> SampleLog | None:
     """Return the log of a text; None if there is none or it cannot be read."""
     try:
-        start, full, bases, spans = json.loads(text)
+        start, full, bases, spans = loads(text)
+        if not all(map(is_moment, [start, *(end for end, *_ in spans)])):
+            return None
         return SampleLog(
-            int(start),
-            {
-                name: Base(int(numbers[0]), int(numbers[1]), int(numbers[2]), _three(numbers[3:]))
-                for name, numbers in bases.items()
-            },
-            [(int(end), _read_counts(rest)) for end, *rest in spans],
+            start,
+            {name: Base(*three(numbers[:3]), three(numbers[3:])) for name, numbers in bases.items()},
+            [(end, _read_counts(rest)) for end, *rest in spans],
             bool(full),
         )
     except BROKEN:
         return None
 
 
-def _three(numbers: Sequence[int]) -> Counts:
-    succeeded, failed, dead = map(int, numbers)
+def three(numbers: Sequence[Any]) -> Counts:
+    """Return the three numbers of a sample.  Raises Unreadable."""
+    succeeded, failed, dead = _counts(numbers)
     return succeeded, failed, dead
 
 
-def _read_counts(rest: Sequence[int | None]) -> dict[int, Counts] | None:
+def _counts(numbers: Sequence[Any]) -> Sequence[int]:
+    if not isinstance(numbers, list) or not all(map(is_count, numbers)):
+        raise Unreadable(f"{numbers!r:.100} are no numbers")
+    return numbers
+
+
+def _read_counts(rest: Sequence[Any]) -> dict[int, Counts] | None:
     if rest == [None]:
         return None
-    numbers = [int(number or 0) for number in rest]
-    return {numbers[i]: _three(numbers[i + 1 : i + 4]) for i in range(0, len(numbers), 4)}
+    return {place: three(rest[4 * i + 1 : 4 * i + 4]) for i, place in enumerate(_counts(rest[::4]))}

@@ -19,14 +19,14 @@ from django_jobs.samples.log import (
     Counts,
     SampleLog,
     add_sample,
+    three,
 )
+from django_jobs.serialization.checked import is_count, is_moment
 
 #: How the attempts of a worker end: those of EVENTS, and others that the totals of a queue have, too.
 ENDS = (*EVENTS, "retried", "snoozed", "cancelled")
 #: Samples of one width that are read at most; a worker has 193 of a week.
 _MOST = 400
-#: The highest number that is believed, and the latest time, ms: the year 2200.
-_MOST_COUNT, _LATEST = 2**63, 7_258_118_400_000
 
 
 class WorkerSamples:
@@ -76,7 +76,7 @@ def totals_of(info: Mapping[str, Any]) -> dict[str, int] | None:
     """Return how many attempts of a worker ended in each way since it started, from its report.  None: not known, as in
     reports of older versions.  Nothing in a report is trusted."""
     given = info.get("totals") if isinstance(info, Mapping) else None
-    if not isinstance(given, Mapping) or not all(_is_number(given.get(end), _MOST_COUNT) for end in ENDS):
+    if not isinstance(given, Mapping) or not all(is_count(given.get(end)) for end in ENDS):
         return None
     return {end: given[end] for end in ENDS}
 
@@ -86,24 +86,13 @@ def sampled_of(info: Mapping[str, Any], width: int) -> Sampled | None:
     totals = totals_of(info)
     try:
         now, (start, counts, spans) = info["at"], info["samples"][str(width // 1000)]
-        if totals is None or len(counts) != 3 or not _is_number(now, _LATEST) or not _is_number(start, _LATEST // 1000):
+        if totals is None or not all(map(is_moment, (now, start, start * 1000))):
             return None
-        log = SampleLog(start * 1000, {ALL: Base(1, 0, 0, _three(counts))}, [])
+        log = SampleLog(start * 1000, {ALL: Base(1, 0, 0, three(counts))}, [])
         for seconds, *added in spans[:_MOST]:
-            if not _is_number(seconds, _LATEST):
+            if not is_count(seconds):
                 return None
-            log.spans.append((log.at + seconds * 1000, None if added == [-1] else {1: _three(added)}))
+            log.spans.append((log.at + seconds * 1000, None if added == [-1] else {1: three([*added, 0, 0, 0][:3])}))
     except BROKEN:
         return None
     return Sampled(log, {ALL: (totals["succeeded"], totals["failed"], totals["dead"])}, now) if log.at <= now else None
-
-
-def _three(given: list[Any]) -> Counts:
-    if type(given) is not list or len(given) > 3 or not all(_is_number(each, _MOST_COUNT) for each in given):
-        raise ValueError(given)
-    succeeded, failed, dead = [*given, 0, 0, 0][:3]
-    return succeeded, failed, dead
-
-
-def _is_number(value: Any, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most

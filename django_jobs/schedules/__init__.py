@@ -1,5 +1,6 @@
 """Periodic jobs: where they are defined, when they run, and the functions for operators and your code."""
 
+from django_jobs.schedules.day import Day, Run, days
 from django_jobs.schedules.listing import (
     database_entries,
     described,
@@ -13,10 +14,14 @@ from django_jobs.schedules.listing import (
     queue_of,
     resume,
     run_now,
+    to_ms,
 )
 
 __all__ = [
+    "Day",
+    "Run",
     "database_entries",
+    "days",
     "described",
     "entries",
     "from_ms",
@@ -28,4 +33,5 @@ __all__ = [
     "queue_of",
     "resume",
     "run_now",
+    "to_ms",
 ]

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from django_jobs.exceptions import InvalidCron
+from django_jobs.schedules import interval
 from django_jobs.schedules.cron_text import normalise
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def parse(text: str) -> Cron:
     """Parse five fields (classic), six (seconds first), or an alias such as @daily.
 
     Raises InvalidCron with the value and the remedy, also for a date that never comes."""
+    if interval.read(text) is not None:
+        return Cron(text, "", hourly=True)
     fields = normalise(text)
     # Here, because it takes a tenth of what this app costs a web process, and few of these read a schedule.
     from croniter import croniter
@@ -58,13 +61,15 @@ def parse(text: str) -> Cron:
 
 
 def next_run(text: str, after: datetime, zone: tzinfo) -> datetime:
-    """Return the first scheduled time later than `after` (aware), in UTC.
+    """Return the first scheduled time later than `after` (aware), in UTC; interval.NEVER if there is none.
 
     A schedule of every hour runs at each real moment whose wall-clock time matches.  For any other schedule, a
     wall-clock time that does not exist counts at the first moment that does, and one that exists twice counts the
     first time.  Raises InvalidCron, and ValueError for a naive `after`."""
     if after.tzinfo is None:
         raise ValueError(f"{after!r} has no time zone. Pass an aware datetime.")
+    if (own := interval.read(text)) is not None:
+        return own.next(after, zone)
     cron = parse(text)
     return _next_real(cron, after.astimezone(UTC), zone) if cron.hourly else _next_wall(cron, after, zone)
 
@@ -84,6 +89,8 @@ def latest_runs(text: str, after: datetime, until: datetime, zone: tzinfo, limit
     """Return the last `limit` scheduled times later than `after` and not later than `until`, oldest first.
 
     Uses bisection: for a schedule of every second, a month costs no more than an hour."""
+    if (own := interval.read(text)) is not None:
+        return own.latest(after, until, zone, limit)
     found: list[datetime] = []
     end = until
     while len(found) < limit and (moment := _latest(text, after, end, zone)) is not None:
@@ -104,7 +111,10 @@ def jitter_ms(schedule: str, scheduled: int, jitter: float) -> int:
 def _parsed(fields: str) -> croniter:
     from croniter import croniter
 
-    return croniter(fields, LONG_AGO, second_at_beginning=True)
+    # As in Vixie's cron, a day field that begins with a star, as `*/2`, is no day of its own: both fields must match.
+    *_, day, _, weekday = fields.split()
+    either = not (day.startswith("*") or weekday.startswith("*"))
+    return croniter(fields, LONG_AGO, second_at_beginning=True, day_or=either)
 
 
 def _matcher(fields: str, start: datetime) -> croniter:

@@ -44,7 +44,8 @@ def _alias(text: str) -> str:
     except KeyError:
         known = ", ".join(ALIASES)
         raise InvalidCron(
-            f"The cron expression {text!r} is not known. Use {known}, or write five fields, such as '*/5 * * * *'."
+            f"The cron expression {text!r} is not known. Use {known}, @every 90s, or write "
+            "five fields, such as '*/5 * * * *'."
         ) from None
 
 

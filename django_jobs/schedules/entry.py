@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django_jobs.conf import get_settings
 from django_jobs.core import registry
+from django_jobs.core.options.declared import OPTIONS
 from django_jobs.exceptions import InvalidSchedule, JobsError
 from django_jobs.schedules import cron
 from django_jobs.serialization import arguments
@@ -29,6 +31,7 @@ class Entry:
 
     id: str
     job: str
+    #: when it runs: a cron expression, or a text of interval.py.
     cron: str
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -37,6 +40,11 @@ class Entry:
     overlap: str = "allow"
     #: each run is delayed by 0 … this many seconds, the same in every process.
     jitter: float = 0
+    #: of its jobs; "" and None: as their type has it.
+    queue: str = ""
+    priority: int | None = None
+    #: seconds after which a job that has not started is expired; None: as its type has it.
+    expires_in: float | None = None
     enabled: bool = True
     #: "job" (a decorator) | "settings" | "database"
     source: str = "settings"
@@ -77,6 +85,15 @@ def check_entry(entry: Entry) -> None:
         raise InvalidSchedule(f"jitter is {entry.jitter!r}. Write seconds, from 0 to {MAX_JITTER}.", "jitter")
     if not isinstance(entry.enabled, bool):
         raise InvalidSchedule(f"enabled is {entry.enabled!r}. Write True or False.", "enabled")
+    if entry.queue and entry.queue not in get_settings().queues:
+        known = ", ".join(get_settings().queues.written)
+        raise InvalidSchedule(f"queue is {entry.queue!r}, which is not in QUEUES. Write one of {known}.", "queue")
+    for option in ("priority", "expires_in"):
+        if (value := getattr(entry, option)) is not None:
+            try:
+                OPTIONS[option].check(value)
+            except (ValueError, TypeError) as error:
+                raise InvalidSchedule(f"{option} is {value!r}: {error}", option) from error
     _check_call(entry)
 
 

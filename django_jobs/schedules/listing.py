@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django_jobs.core import registry
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.request import digest_of_call
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.exceptions import InvalidSchedule, UnknownSchedule
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import next_run
 from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.gaps import Gap, note_gap
+from django_jobs.schedules.interval import NEVER
 from django_jobs.schedules.models import Schedule
 from django_jobs.schedules.sources import code_entries
+from django_jobs.serialization.arguments import dump
 from django_jobs.stores import get_store
 
 #: Number of next runs described for each schedule.
@@ -44,33 +48,54 @@ def get_entry(name: str) -> Entry:
 def next_runs(entry: Entry, n: int = 5, after: datetime | None = None) -> list[datetime]:
     """Return the next `n` scheduled times (UTC, without jitter) after a moment, by default now by the store's clock.
 
-    Raises InvalidSchedule if there are none."""
+    There are fewer if the schedule has a single time.  Raises InvalidSchedule if it cannot run."""
     check_entry(entry)
     moment = after or from_ms(get_store().now())
     found: list[datetime] = []
     for _ in range(n):
         moment = next_run(entry.cron, moment, entry.zone)
+        if moment >= NEVER:
+            break
         found.append(moment)
     return found
 
 
 def last_run(entry: Entry) -> datetime | None:
-    """Return the scheduled time of its last run, or None.  Raises UnknownJob if no such job is registered."""
-    at = get_store().last_runs(registry.get(entry.job).queue).get(entry.id)
-    return None if at is None else from_ms(at)
+    """Return the scheduled time of its last run, or None."""
+    at = schedule_state.read_state(get_store()).last_run(entry).at
+    return from_ms(at) if at else None
 
 
 def queue_of(entry: Entry) -> str:
     """Return the queue of its jobs.  Raises InvalidSchedule or UnknownJob."""
     check_entry(entry)
-    return registry.get(entry.job).queue
+    return entry.queue or registry.get(entry.job).queue
 
 
 def run_now(entry: Entry, *, job_id: str | None = None, on_commit: bool | None = None) -> JobHandle:
     """Enqueue its job once, now, in addition to its scheduled runs.  Raises the error in its entry, or a StoreError."""
     check_entry(entry)
-    meta = {"schedule": entry.id}
-    return enqueue_by_name(entry.job, entry.args, entry.kwargs, job_id=job_id, on_commit=on_commit, meta=meta)
+    meta, digest = {"schedule": entry.id}, digest_of_run(entry) if job_id is not None else None
+    expires_at = None
+    if entry.expires_in is not None:
+        expires_at = from_ms(get_store().now()) + timedelta(seconds=entry.expires_in)
+    return enqueue_by_name(
+        entry.job,
+        entry.args,
+        entry.kwargs,
+        queue=entry.queue or None,
+        priority=entry.priority,
+        expires_at=expires_at,
+        job_id=job_id,
+        on_commit=on_commit,
+        meta=meta,
+        digest=digest,
+    )
+
+
+def digest_of_run(entry: Entry) -> str:
+    """Return the digest with which the id of a run by hand is remembered.  Enqueue middleware does not change it."""
+    return digest_of_call(registry.get(entry.job).name, dump(entry.args, entry.kwargs))
 
 
 def pause(entry: Entry) -> None:
@@ -86,9 +111,11 @@ def resume(entry: Entry) -> None:
 
     Does nothing if it is not paused: a second call must not skip runs that became due since the first."""
     store = get_store()
-    if schedule_state.read_state(store).paused_at(entry) is None:
+    paused, now = schedule_state.read_state(store).paused_at(entry), store.now()
+    if paused is None:
         return
-    schedule_state.resume(store, entry, store.now())
+    schedule_state.resume(store, entry, now)
+    note_gap(store, entry.id, Gap(paused, now, "paused"))
 
 
 def paused_at(entry: Entry) -> datetime | None:
@@ -97,16 +124,14 @@ def paused_at(entry: Entry) -> datetime | None:
     return None if at is None else from_ms(at)
 
 
-def described(
-    entry: Entry, state: schedule_state.ScheduleState, now: datetime, last_runs: dict[str, dict[str, int]]
-) -> dict[str, Any]:
-    """Describe one schedule as a JSON object.  `last_runs` caches the last runs of each queue."""
+def described(entry: Entry, state: schedule_state.ScheduleState, now: datetime) -> dict[str, Any]:
+    """Describe one schedule as a JSON object."""
     problem, runs = "", []
     try:
         runs = [run.isoformat() for run in next_runs(entry, NEXT, now)]
     except InvalidSchedule as error:
         problem = str(error)
-    paused = state.paused_at(entry) is not None
+    paused, last = state.paused_at(entry) is not None, state.last_run(entry).at
     return {
         "id": entry.id,
         "name": entry.label,
@@ -116,19 +141,14 @@ def described(
         "timezone": entry.timezone,
         "state": "paused" if paused else "on" if entry.enabled else "off",
         "next_runs": runs if entry.enabled and not paused else [],
-        "last_run": _last_run(entry, last_runs),
+        "last_run": from_ms(last).isoformat() if last else None,
         "problem": problem,
     }
 
 
-def _last_run(entry: Entry, last_runs: dict[str, dict[str, int]]) -> str | None:
-    if (definition := registry.find(entry.job)) is None:
-        return None
-    queue = definition.queue
-    if queue not in last_runs:
-        last_runs[queue] = get_store().last_runs(queue)
-    at = last_runs[queue].get(entry.id)
-    return None if at is None else from_ms(at).isoformat()
+def to_ms(at: datetime) -> int:
+    """Convert a datetime to a store's time (ms), without its part of a second: scheduled times have none."""
+    return int(at.timestamp()) * 1000
 
 
 def from_ms(at: int) -> datetime:

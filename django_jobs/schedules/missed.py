@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_jobs.schedules.cron import latest_runs
+from django_jobs.schedules.cron import latest_runs, next_run
 from django_jobs.schedules.entry import Entry
-from django_jobs.schedules.listing import from_ms
+from django_jobs.schedules.gaps import Gap
+from django_jobs.schedules.listing import from_ms, to_ms
 
 #: After an outage of any length, no schedule enqueues more jobs than this.
 CATCH_UP = 100
@@ -14,6 +15,8 @@ CATCH_UP = 100
 FRESH = timedelta(seconds=5)
 #: With missed="skip" a run may still start this late: a short outage must not cancel a nightly run.
 STILL_IN_TIME = timedelta(seconds=60)
+#: A scheduled time is missed if it passed so long ago without a job: workers look every few seconds.
+LATE = timedelta(seconds=25)
 
 
 def due_runs(entry: Entry, cursor: int, now: int) -> list[int]:
@@ -29,4 +32,10 @@ def due_runs(entry: Entry, cursor: int, now: int) -> list[int]:
         if not runs:
             start = max(after, until - STILL_IN_TIME) if entry.missed == "skip" else after
             runs = latest_runs(entry.cron, start, until, entry.zone, 1)
-    return [int(run.timestamp()) * 1000 for run in runs]
+    return list(map(to_ms, runs))
+
+
+def missed_before(entry: Entry, cursor: int, scheduled: int) -> Gap | None:
+    """Return the scheduled times between the last run and this one: no worker was there to enqueue them."""
+    first = to_ms(next_run(entry.cron, from_ms(cursor), entry.zone))
+    return Gap(first, scheduled - 1, "missed") if first < scheduled else None

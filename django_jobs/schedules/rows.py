@@ -27,6 +27,8 @@ class ScheduleRows:
         self._read_at = float("-inf")
         self._known: list[Entry] = []
         self._complaint = ""
+        #: the table was read once.
+        self.are_known = False
 
     def entries(self) -> list[Entry]:
         """Return the rows.  Never raises: if the database fails, the rows of the last read still apply."""
@@ -38,7 +40,7 @@ class ScheduleRows:
     def _read(self) -> None:
         try:
             self._known = database_entries()
-            self._complaint = ""
+            self._complaint, self.are_known = "", True
         except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
             complaint = f"{type(error).__name__}: {error}{migrate_hint(error)}"
             if complaint != self._complaint:

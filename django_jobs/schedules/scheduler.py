@@ -8,17 +8,19 @@ from time import monotonic
 
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added
-from django_jobs.enqueue.request import request_for
-from django_jobs.enqueue.submit import submit
-from django_jobs.exceptions import QueueFull, StoreError
+from django_jobs.enqueueing.request import request_for
+from django_jobs.enqueueing.submit import submit
+from django_jobs.exceptions import DuplicateJob, QueueFull, StoreError
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import jitter_ms, next_run
 from django_jobs.schedules.entry import Entry, check_entry
-from django_jobs.schedules.listing import from_ms
-from django_jobs.schedules.missed import due_runs
+from django_jobs.schedules.gaps import Gap, note_gap
+from django_jobs.schedules.listing import from_ms, to_ms
+from django_jobs.schedules.missed import due_runs, missed_before
 from django_jobs.schedules.rows import ScheduleRows
 from django_jobs.schedules.sources import code_entries
-from django_jobs.schedules.state import ScheduleState
+from django_jobs.schedules.state import LastRun, ScheduleState
+from django_jobs.serialization.record import has_expired
 from django_jobs.stores import get_store
 from django_jobs.stores.redis import Store
 
@@ -38,6 +40,10 @@ class Periodic:
         self._next: dict[str, tuple[Entry, int, int]] = {}
         #: entry id → the last problem that was logged for it.
         self._reported: dict[str, str] = {}
+        #: the forms of all schedules as of the last tick.
+        self._forms: set[str] = set()
+        #: the runs that an earlier release has noted were looked for.
+        self._has_looked = False
 
     def tick(self) -> float:
         """Enqueue the jobs that are due.  Returns the seconds until the next check.  Raises StoreError."""
@@ -46,6 +52,9 @@ class Periodic:
         # Read this before the clock: a schedule that began after this moment must not be taken for a new one.
         state = schedule_state.read_state(store)
         now, began = store.now(), self._time()
+        state = self._note_forms(store, state, entries, now)
+        if not self._has_looked:
+            state, self._has_looked = _with_earlier_runs(store, state, entries), True
         round_ = _Round(store, state, now)
         waits = [self._look_after(entry, round_) for entry in entries]
         self._forget_others(entries)
@@ -81,9 +90,12 @@ class Periodic:
             schedule_state.begin(store, entry, since := now)
         upcoming = self._upcoming(entry, max(since, state.passed_over(entry)))
         if upcoming <= now:
-            last = round_.last_runs(registry.get(entry.job).queue).get(entry.id, 0)
-            cursor = max(since, state.passed_over(entry), last)
-            for scheduled in due_runs(entry, cursor, now):
+            last = state.last_run(entry)
+            cursor = max(since, state.passed_over(entry), last.at)
+            runs = due_runs(entry, cursor, now)
+            if runs and (gap := missed_before(entry, cursor, runs[0])):
+                note_gap(store, entry.id, gap)
+            for scheduled in runs:
                 last = round_.enqueue(entry, scheduled, last)
             upcoming = self._remember(entry, max(since, state.passed_over(entry)), now)
         return (upcoming - now) / 1000
@@ -95,9 +107,21 @@ class Periodic:
         return self._remember(entry, cursor, cursor)
 
     def _remember(self, entry: Entry, cursor: int, after: int) -> int:
-        upcoming = int(next_run(entry.cron, from_ms(after), entry.zone).timestamp()) * 1000
+        upcoming = to_ms(next_run(entry.cron, from_ms(after), entry.zone))
         self._next[entry.id] = (entry, cursor, upcoming)
         return upcoming
+
+    def _note_forms(self, store: Store, state: ScheduleState, entries: Sequence[Entry], now: int) -> ScheduleState:
+        """Note which schedules there are.  One that was removed or changed, and comes back, begins anew.
+
+        Returns the state after it."""
+        forms = {form for each in entries for form in (schedule_state.form_of(each), schedule_state.ANY + each.id)}
+        state = schedule_state.drop(store, state, self._forms - forms)
+        state = schedule_state.take_up(store, state, now, forms, forms - self._forms)
+        # Until the rows were read, nobody knows which of them are gone.
+        others = {form for form in state.forms() - forms if self._rows.are_known or ":db:" not in form}
+        self._forms = forms
+        return schedule_state.forget_gone(store, schedule_state.mark_gone(store, state, now, others), now)
 
     def _forget_others(self, entries: Sequence[Entry]) -> None:
         gone = self._next.keys() - {entry.id for entry in entries}
@@ -116,22 +140,16 @@ class _Round:
 
     def __init__(self, store: Store, state: ScheduleState, now: int) -> None:
         self.store, self.state, self.now = store, state, now
-        self._last_runs: dict[str, dict[str, int]] = {}
 
-    def last_runs(self, queue: str) -> dict[str, int]:
-        """Return schedule id → last run in ms; read once per tick, and only when something is due."""
-        if queue not in self._last_runs:
-            self._last_runs[queue] = self.store.last_runs(queue)
-        return self._last_runs[queue]
+    def enqueue(self, entry: Entry, scheduled: int, last: LastRun) -> LastRun:
+        """Enqueue the job of one run, unless the last one's job must end first.  Returns the last run.
 
-    def enqueue(self, entry: Entry, scheduled: int, last: int) -> int:
-        """Enqueue the job of one run, unless the last one's job must end first.  Returns the time of the last run."""
-        definition = registry.get(entry.job)
-        if entry.overlap == "skip" and self._unfinished(definition.queue, entry.job_id(last)):
+        A run is known by the id of its job, which says the schedule and the time: it is enqueued once, wherever its
+        type sends its jobs now.  The end of this process between the two calls repeats a call that changes nothing."""
+        if entry.overlap == "skip" and self._unfinished(last.queue, entry.job_id(last.at)):
             logger.info("Schedule %s: the job of its last run has not ended; this run is skipped", entry.id)
-            schedule_state.pass_over(self.store, entry, scheduled)
-            return last
-        request = request_for(definition, entry.args, entry.kwargs)
+            return self._pass_over(entry, scheduled, last, "skipped")
+        request = request_for(registry.get(entry.job), entry.args, entry.kwargs)
         request.id, request.schedule_run = entry.job_id(scheduled), (entry.id, scheduled)
         request.meta = {"schedule": entry.id}
         request.on_commit = False
@@ -139,12 +157,39 @@ class _Round:
         request.block_timeout = 0
         if put_off := jitter_ms(entry.id, scheduled, entry.jitter):
             request.run_at = scheduled + put_off
-        added = submit(request).added
-        if added not in (Added.ADDED, Added.ALREADY_RUN):
+        request.queue = entry.queue or request.queue
+        if entry.priority is not None:
+            request.priority = entry.priority
+        if entry.expires_in is not None:  # counted from when the job may run, which is later for a missed run
+            request.expires_at = max(self.now, request.run_at) + round(entry.expires_in * 1000)
+        try:
+            handle = submit(request)
+        except DuplicateJob:
+            logger.info("Schedule %s: an equal unique job waits; this run is skipped", entry.id)
+            handle = None
+        if handle is None or handle.added not in (Added.ADDED, Added.EXISTS, Added.ALREADY_RUN):
             # An equal unique job waits: this run is done, and must not come again when that job has run.
-            schedule_state.pass_over(self.store, entry, scheduled)
-        return scheduled
+            return self._pass_over(entry, scheduled, last, "twin")
+        last = LastRun(scheduled, handle.queue)
+        schedule_state.note_runs(self.store, {entry.id: last})
+        return last
+
+    def _pass_over(self, entry: Entry, scheduled: int, last: LastRun, why: str) -> LastRun:
+        schedule_state.pass_over(self.store, entry, scheduled)
+        note_gap(self.store, entry.id, Gap(scheduled, scheduled, why))
+        return last
 
     def _unfinished(self, queue: str, id: str) -> bool:
-        info = self.store.get(queue, id)
-        return info is not None and info.state not in FINISHED
+        info = self.store.find([queue], id) if queue else None
+        return info is not None and info.state not in FINISHED and not has_expired(info, self.store.now())
+
+
+def _with_earlier_runs(store: Store, state: ScheduleState, entries: Sequence[Entry]) -> ScheduleState:
+    """Note the last runs that are noted in queues only, as an earlier release does it.  Returns the state after it."""
+    unknown = {entry.id for entry in entries if state.since(entry) is not None and not state.last_run(entry).at}
+    found = store.last_runs(store.queues()) if unknown else {}
+    runs = {id: LastRun(*run) for id, run in found.items() if id in unknown}
+    if not runs:
+        return state
+    schedule_state.note_runs(store, runs)
+    return ScheduleState(state.facts | {f"fired:{id}": list(run) for id, run in runs.items()})

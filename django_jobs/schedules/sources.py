@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -11,32 +11,43 @@ from django_jobs.core import registry
 from django_jobs.core.definition import check_name
 from django_jobs.exceptions import InvalidJob, InvalidSchedule
 from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.interval import check_timing, timing
 
 #: The options that an entry of SCHEDULES may have.
-OPTIONS = frozenset(each.name for each in fields(Entry)) - {"id", "source", "label"}
+OPTIONS = frozenset(each.name for each in fields(Entry)) - {"id", "source", "label"} | {"every", "at"}
+#: Functions that return further schedules from code.
+_further: list[Callable[[], list[Entry]]] = []
+
+
+def add_source(entries: Callable[[], list[Entry]]) -> None:
+    """Run the schedules that `entries` returns, too.  They must change only by a deployment."""
+    if entries not in _further:
+        _further.append(entries)
 
 
 def code_entries() -> list[Entry]:
     """Return the schedules from code and settings, unchecked; they change only by a deployment."""
     settings = get_settings()
     decorated = [
-        Entry(f"job:{each.name}", each.name, each.cron, timezone=settings.time_zone, source="job", label=each.name)
+        Entry(f"job:{each.identity}", each.name, each.cron, timezone=settings.time_zone, source="job", label=each.name)
         for each in registry.all_definitions()
         if each.cron is not None
     ]
-    return decorated + [settings_entry(key, options) for key, options in settings.schedules.items()]
+    written = [settings_entry(key, options) for key, options in settings.schedules.items()]
+    return [*decorated, *written, *(each for further in _further for each in further())]
 
 
 def settings_entry(key: str, options: Mapping[str, Any]) -> Entry:
     """Return one entry of SCHEDULES.  Ignores unknown options: the system check reports them."""
     known = {name: value for name, value in options.items() if name in OPTIONS}
     zone = known.pop("timezone", None) or get_settings().time_zone
-    given = {"job": "", "cron": "", **known}
+    cron = timing(known.pop("cron", ""), known.pop("every", None), known.pop("at", None))
+    given = {"job": "", "cron": cron, **known}
     return Entry(id=f"settings:{key}", timezone=zone, source="settings", label=key, **given)
 
 
 def schedule_problems(key: Any, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one sentence per problem of an entry of SCHEDULES that has a job and a cron, for the system check."""
+    """Yield one sentence per problem of an entry of SCHEDULES that has a job, for the system check."""
     place = f"DJANGO_JOBS['SCHEDULES'][{key!r}]"
     try:
         check_name(key, place)
@@ -47,6 +58,7 @@ def schedule_problems(key: Any, options: Mapping[str, Any]) -> Iterator[str]:
         if name not in OPTIONS:
             yield f"{place} has an unknown key {name!r}. Use some of {', '.join(sorted(OPTIONS))}."
     try:
+        check_timing(options.get("cron"), options.get("every"), options.get("at"))
         check_entry(settings_entry(key, options))
     except InvalidSchedule as error:
         yield f"{place}: {error}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from django_jobs.exceptions import PayloadError
 from django_jobs.serialization.json_types import tag, untag
+from django_jobs.serialization.model_references import load_references
 
 #: Limit of nested containers.  Deeper values are usually mistakes, and readers recurse.
 MAX_DEPTH = 32
@@ -55,12 +56,27 @@ def dump(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     return _encode([positional, keyword]).encode()
 
 
+def compact(call: Any) -> bytes:
+    """Return a call as it is stored, from JSON values."""
+    return json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
 def load(data: bytes, on_missing: str = "fail") -> tuple[list[Any], dict[str, Any]]:
     """Return (args, kwargs) of a call that `dump` wrote.
 
     Reads the database if the arguments refer to model instances (see `needs_database`).  If a row no longer exists,
     raises Fail, or Discard with `on_missing="discard"`.  Raises PayloadError if the bytes are not a call.
     """
+    args, kwargs = read(data)
+    if needs_database(data):
+        args, kwargs = load_references(args, on_missing), load_references(kwargs, on_missing)
+    return args, kwargs
+
+
+def read(data: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Return (args, kwargs) of a call that `dump` wrote, with a ModelReference for each model instance.
+
+    Raises PayloadError if the bytes are not a call."""
     try:
         loaded = _loads(data.decode())
     except (ValueError, RecursionError) as error:
@@ -69,8 +85,8 @@ def load(data: bytes, on_missing: str = "fail") -> tuple[list[Any], dict[str, An
         args, kwargs = loaded
         if type(args) is list:
             if b'"$' in data:
-                args = [untag(value, on_missing) for value in args]
-                kwargs = untag(kwargs, on_missing)
+                args = [untag(value) for value in args]
+                kwargs = untag(kwargs)
             if isinstance(kwargs, dict):
                 return args, kwargs
     raise PayloadError("The stored arguments are not a call: expected [[positional…], {keyword…}].")
@@ -95,13 +111,19 @@ def dump_value(value: Any, path: str = "value") -> bytes:
     return _encode(tag(value, path, MAX_DEPTH)).encode()
 
 
-def load_value(data: bytes, *, on_missing: str = "fail") -> Any:
+def load_value(data: bytes) -> Any:
     """Return the value that `dump_value` wrote."""
+    value = read_value(data)
+    return load_references(value, "fail") if b'"$' in data else value
+
+
+def read_value(data: bytes) -> Any:
+    """Return the value that `dump_value` wrote, with a ModelReference for each model instance."""
     try:
         value = _loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"The stored value is not JSON: {error}") from error
-    return untag(value, on_missing) if b'"$' in data else value
+    return untag(value) if b'"$' in data else value
 
 
 def canonical(value: Any, path: str = "value") -> bytes:
@@ -110,7 +132,7 @@ def canonical(value: Any, path: str = "value") -> bytes:
 
 
 def needs_database(data: bytes) -> bool:
-    """Return whether `load` reads the database, as the arguments refer to model instances.  May be wrongly True."""
+    """Return whether `load` reads the database, for model instances in the arguments.  May be wrongly True."""
     return b'"$model"' in data
 
 

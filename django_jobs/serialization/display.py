@@ -31,7 +31,7 @@ def untagged(value: Any) -> Any:
         if writer is not None:
             try:
                 return writer(content)
-            except (TypeError, ValueError, IndexError, OverflowError):
+            except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
                 return value
     return {key: untagged(item) for key, item in value.items()}
 

@@ -7,20 +7,19 @@ import math
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from django.db.models import Model
-from django.utils.functional import Promise
-from django.utils.safestring import SafeString
+from django.utils.functional import LazyObject, Promise
 
 from django_jobs.core.placeholders import PREVIOUS, StepResult, are_allowed
 from django_jobs.exceptions import PayloadError
-from django_jobs.serialization.model_references import dump_reference, load_reference
+from django_jobs.serialization.model_references import ModelReference, dump_reference, read_reference
 
 _AS_THEY_ARE = frozenset({str, bool, type(None)})
+_KEYS = frozenset({str, int, bool, type(None)})
 #: From this size on, Python refuses to write an int as decimal digits (sys.int_info.default_max_str_digits = 4300).
 _BIG_INT_BITS = 14_000
 
@@ -58,41 +57,47 @@ def tag(value: Any, path: str, depth: int, *, ordered: bool = False) -> Any:
     )
 
 
-def untag(value: Any, on_missing: str) -> Any:
-    """Return the value that `tag` wrote.  Raises PayloadError for an unknown or malformed tag."""
+def untag(value: Any) -> Any:
+    """Return the value that `tag` wrote, with a ModelReference for each instance.
+
+    Raises PayloadError for an unknown or malformed tag."""
     if type(value) is list:
-        return [untag(item, on_missing) for item in value]
+        return [untag(item) for item in value]
     if type(value) is not dict:
         return value
     if len(value) == 1:
         ((name, content),) = value.items()
         if name[:1] == "$":
-            return _untag_object(name[1:], content, on_missing)
-    return {key: untag(item, on_missing) for key, item in value.items()}
+            return _untag_object(name[1:], content)
+    return {key: untag(item) for key, item in value.items()}
 
 
 def _tag_container(value: Any, path: str, depth: int, ordered: bool) -> Any:
     if type(value) is not dict:
         items = [tag(item, f"{path}[{i}]", depth, ordered=ordered) for i, item in enumerate(value)]
         return items if type(value) is list else {"$tuple": items}
-    pairs = []
-    for key, item in value.items():
-        if type(key) is not str:
-            raise PayloadError(f"{path} has the key {key!r} of type {type(key).__name__}: JSON keys are text. Use str.")
-        pairs.append([_checked_text(key, f"a key of {path}"), tag(item, f"{path}[{key!r}]", depth, ordered=ordered)])
-    if any(key[:1] == "$" for key in value):
+    pairs, has_other_keys = [], False
+    for given, item in value.items():
+        key = given if type(given) in _KEYS else _plain(given)
+        if type(key) is str:
+            _checked_text(key, f"a key of {path}")
+            has_other_keys = has_other_keys or key[:1] == "$"
+        elif type(key) in _KEYS:
+            has_other_keys = True
+        else:
+            raise PayloadError(f"{path} has the key {key!r} of type {type(key).__name__}. Use text, int, bool or None.")
+        pairs.append([key, tag(item, f"{path}[{key!r}]", depth, ordered=ordered)])
+    if has_other_keys:
         return {"$dict": sorted(pairs, key=_first) if ordered else pairs}
     return dict(pairs)
 
 
-def _untag_object(name: str, content: Any, on_missing: str) -> Any:
+def _untag_object(name: str, content: Any) -> Any:
     try:
         if name == "tuple":
-            return tuple(untag(item, on_missing) for item in content)
+            return tuple(untag(item) for item in content)
         if name == "dict":
-            return {key: untag(item, on_missing) for key, item in content}
-        if name == "model":
-            return load_reference(content, on_missing)
+            return {key: untag(item) for key, item in content}
         return _READERS[name](content)
     except PayloadError:
         raise
@@ -111,33 +116,39 @@ def _checked_text(value: str, path: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return the text or number that a value of Django's or of an enum stands for and is equal to, else `value`.
+    """Return the plain value that an instance of a subclass equals, or that a lazy object stands for; else `value`.
 
-    Members of TextChoices, IntegerChoices, StrEnum and IntEnum, safe strings, and lazy translations (in the language
-    that is active now)."""
-    if isinstance(value, Enum) and isinstance(value, str | int) and type(value.value) in (str, int):
-        return value.value
-    if isinstance(value, SafeString):
-        return str.__str__(value)
-    if isinstance(value, Promise) and isinstance(text := str(value), str):
-        return str.__str__(text)
+    Members of enums of text or numbers, safe strings, named tuples, an OrderedDict, lazy translations (in the language
+    that is active now), `request.user`."""
+    if isinstance(value, Promise):
+        value = str(value)
+    elif issubclass(type(value), LazyObject):
+        _ = value.__class__  # makes it
+        return value._wrapped
+    for kind, plain in _PLAIN:
+        if isinstance(value, kind):
+            return plain(value)
     return value
 
 
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__pos__),
+    (float, float.__pos__),
+    (dict, lambda value: dict(dict.items(value))),
+    (list, lambda value: list(list.__iter__(value))),
+    (tuple, lambda value: tuple(tuple.__iter__(value))),
+)
+
+
 def _remedy(value: Any) -> str:
-    for kind, remedy in (
-        (str, "Pass str(value), or the .value of an enum."),
-        (int, "Pass int(value), or the .value of an enum."),
-        ((set, frozenset), "Pass a sorted list."),
-        (tuple, "Pass a plain tuple or a dict."),
-    ):
-        if isinstance(value, kind):
-            return remedy
+    if isinstance(value, set | frozenset):
+        return "Pass a sorted list."
     return "Pass plain values, or the id of something that is stored."
 
 
 def _first(pair: list[Any]) -> str:
-    return str(pair[0])
+    return f"{type(pair[0]).__name__} {pair[0]}"
 
 
 # -- one writer and one reader per type ------------------------------------------------------------
@@ -200,6 +211,7 @@ _WRITERS: dict[type, tuple[str, Callable[[Any, str], Any]]] = {
     Decimal: ("decimal", _write_decimal),
     UUID: ("uuid", lambda value, path: str(value)),
     bytes: ("bytes", lambda value, path: base64.b64encode(value).decode()),
+    ModelReference: ("model", lambda value, path: value.written),
     StepResult: ("step", _write_step),
     type(PREVIOUS): ("step", _write_step),
 }
@@ -212,6 +224,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "uuid": UUID,
     "bytes": lambda content: base64.b64decode(content, validate=True),
     "int": lambda content: int(content, 16),
+    "model": read_reference,
     "step": lambda content: _no_result(f"It is that of step {content}."),
     "absent": _no_result,
 }

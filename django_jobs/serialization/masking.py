@@ -16,6 +16,7 @@ from django_jobs.core import registry
 from django_jobs.core.sensitive import HIDDEN, Call, Scrub, hide, hide_all, scrubbed, scrubber
 from django_jobs.core.values import Job, JobInfo
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.serialization.checked import loaded
 from django_jobs.serialization.record import decode, encode, name_of
 
 logger = logging.getLogger("django_jobs.worker")
@@ -25,10 +26,7 @@ _MARK = b'"sensitive"'
 
 def call_of(job: Job) -> Call | None:
     """Return the stored arguments as JSON values; None if they are not a valid call."""
-    try:
-        call = json.loads(job.args)
-    except (ValueError, RecursionError):
-        return None
+    call = loaded(job.args)
     if not (isinstance(call, list) and len(call) == 2 and isinstance(call[0], list) and isinstance(call[1], dict)):
         return None
     return call[0], call[1]
@@ -56,10 +54,15 @@ def scrubber_of(job: Job, *, arguments: bool = True) -> Scrub | None:
     return lambda text: HIDDEN if text else text
 
 
-def scrub_for(job: Job) -> Scrub | None:
-    """Return a function that takes the values of sensitive arguments out of texts; None if the job has none."""
+def scrub_for(job: Job, following: Job | None = None) -> Scrub | None:
+    """Return a function that takes the values of sensitive arguments out of texts; None if the job has none.
+
+    `following`: the same job with the arguments that it has from now on."""
     try:
-        return scrubber_of(job)
+        scrub = scrubber_of(job)
+        if following is None or (more := scrubber_of(following)) is None:
+            return scrub
+        return more if scrub is None else lambda text: more(scrub(text))
     except Exception:  # an error must be recorded whatever happens, and must then quote nothing
         logger.exception("Sensitive arguments of job %s cannot be told: its error is hidden", job.id)
         return lambda text: HIDDEN if text else text
@@ -69,8 +72,10 @@ def shown_key(job: Job, *, arguments: bool = True) -> str:
     """Return the job's concurrency key: a hash instead of the value that may come from a sensitive argument.  Equal
     keys have equal hashes, which cannot be reversed without the project's SECRET_KEY."""
     key = job.controls.limit_key or ""
-    prefix = f"{job.name}:"
-    if not key.startswith(prefix) or key.startswith(f"{prefix}#"):  # no JSON begins with "#": it is hashed already
+    # Which of its names a key begins with depends on the code that enqueued the job: no name may be missed here.
+    names = {job.options.type, *registry.names_of(job.name)} - {""}
+    prefix = next((f"{name}:" for name in names if key.startswith(f"{name}:")), "")
+    if not prefix or key.startswith(f"{prefix}#"):  # no JSON begins with "#": it is hashed already
         return key
     if arguments:
         definition = registry.find(job.name)

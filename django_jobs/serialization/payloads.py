@@ -5,17 +5,17 @@ Sensitive values are masked (masking.py), so that no page, command or endpoint c
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 from django_jobs.core import registry
 from django_jobs.core.attempt import counted
 from django_jobs.core.context import RunningJob
-from django_jobs.core.definition import JobDefinition
+from django_jobs.core.definition import JobDefinition, positional_names
 from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.serialization.checked import loaded
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import masked, shown_call
@@ -90,7 +90,7 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
         "started_at": at if info.state is State.RUNNING else None,
         "finished_at": at if info.state in FINISHED else None,
         "run_time": info.run_ms / 1000 if info.run_ms >= 0 else None,
-        "worker": shown(info.worker) or worker_of(info.result or b"") or (last.worker if last else "") or None,
+        "worker": worker_name(info) or None,
         "checkin": info.checkin,
         "error": f"{last.error_name}: {last.error}".strip(": ") if last else None,
         "log": [attempt_payload(*line) for line in zip(info.attempts, counted(info), strict=True)],
@@ -100,6 +100,12 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
         part["result"] = as_json(info.result) if why is None else None
         part["result_missing"] = why
     return part
+
+
+def worker_name(info: JobInfo) -> str:
+    """Return the worker that runs the job, or ran it last; "" if it has none."""
+    last = info.attempts[-1].worker if info.attempts else ""
+    return shown(info.worker) or worker_of(info.result or b"") or last
 
 
 def attempt_payload(attempt: Attempt, counts: bool) -> dict[str, Any]:
@@ -131,9 +137,8 @@ def named_arguments(job: Job) -> list[tuple[str, str]] | None:
         return None
     args, kwargs = call
     definition = definition_of(job.name)
-    parameters = list(definition.signature.parameters.values()) if definition else []
-    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    names = positional + [str(i + 1) for i in range(len(positional), len(args))]
+    positional = positional_names(definition.signature) if definition else ()
+    names = [*positional, *(str(i + 1) for i in range(len(positional), len(args)))]
     return [(name, readable(value)) for name, value in [*zip(names, args, strict=False), *kwargs.items()]]
 
 
@@ -157,10 +162,7 @@ def as_json(data: bytes | None) -> Any:
     if not data:
         return None
     data = without_worker(data)
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return data.decode(errors="backslashreplace")
+    return loaded(data, data.decode(errors="backslashreplace"))
 
 
 def iso(ms: int) -> str | None:

@@ -5,7 +5,8 @@ to 4 have the same meaning in every format, because the scripts of older workers
 
     -                     what of line 4 matters where the job starts: "+" look there, "<1000 key" a limit and nothing
                           else, "=" nothing, "=w" nothing, and it has only the job's workflow; "-" where it is empty
-    shop.jobs.receipt     the name on the wire; from format 2 on, a tab and the number of the format
+    shop.jobs.receipt     the name on the wire; from format 2 on, a tab and the number of the format.  Readers see the
+                          name that the type has now; what jobs of one type share goes by its identity (`type_of`)
     {"max_attempts": 4}   Options that differ from the default, or empty
     {"priority": 5}       Controls that differ from the default, or empty
     1790000000000         enqueued at, ms by the store's clock; 0 in what is sent to it
@@ -23,17 +24,31 @@ import json
 import re
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, RECORD_FORMAT, Claim, Controls, Job, Options, tags_in
+from django_jobs.core import registry
+from django_jobs.core.values import (
+    DEFAULT_OPTIONS,
+    PLAIN,
+    RECORD_FORMAT,
+    WAITING,
+    Claim,
+    Controls,
+    Job,
+    JobInfo,
+    Options,
+    tags_in,
+)
 from django_jobs.exceptions import CorruptRecord, NewerRecord
+from django_jobs.serialization.checked import Unreadable, loads, moment, typed
 
+T = TypeVar("T")
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
 #: Matches at the start of a line of Controls: behind it, a value that only a newer version knows may have such a field.
 _DIGEST = re.compile(rb'\{(?:"(?!unique")\w+":(?:[\w.+-]+|"[^"\\]*"),)*"unique":"([0-9a-f]+)"')
-_EXPIRY = re.compile(rb'"expires_at":\d+')
+_TYPE = re.compile(rb'[{,]"type":"([^"\\]+)"')
 #: First bytes of records whose fourth line is not empty.
 _WITH_CONTROLS = (b"+", b"<", b"=")
 
@@ -48,34 +63,32 @@ def _differing(value: Any) -> str:
 _options_line = lru_cache(maxsize=1024)(_differing)
 
 
-#: Field → the names of its allowed types, as declared.
-_TYPES = {
-    each.name: str(each.type).split(" | ")
-    for kind in (Options, Controls)
-    for each in fields(kind)
-    if each.name != "more"
-}
-
-
-def _given(line: bytes) -> dict[str, Any]:
-    """Return the fields in a line.  Raises TypeError for a type that would otherwise fail only where it is used."""
-    given = json.loads(line)
-    more = {name: given.pop(name) for name in [name for name in given if name not in _TYPES]}
-    for name, value in given.items():
-        if type(value).__name__ not in _TYPES[name]:
-            raise TypeError(f"{name} is {value!r}")
-    return given | {"more": _dumps(more)} if more else given  # type: ignore[no-any-return]
+def _given(kind: type[T], line: bytes) -> T:
+    """Return the fields in a line.  Raises Unreadable for a type that would otherwise fail only where it is used."""
+    given, known = loads(line), kind.__annotations__.keys() - {"more"}
+    if isinstance(given, dict) and (more := {name: given.pop(name) for name in given.keys() - known}):
+        given["more"] = _dumps(more)
+    return typed(kind, given)
 
 
 @lru_cache(maxsize=1024)
 def _options(line: bytes) -> Options:
-    return Options(**_given(line))
+    return _given(Options, line)
+
+
+def _options_of(name: str, line: bytes) -> Options:
+    """Return the options of a job; a job that has an older name of its type gets the identity of the type with the
+    current name, so that it stays of this type if it is encoded again."""
+    options = _options(line) if line else DEFAULT_OPTIONS
+    if options.type or registry.current_name(name) == name:
+        return options
+    return replace(options, type=registry.identity_of(name))
 
 
 # Jobs of one type share this line, apart from the digest.  Lines with a time differ, and just pass through the cache.
 @lru_cache(maxsize=512)
 def _shared(line: bytes) -> Controls:
-    return Controls(**_given(line))
+    return _given(Controls, line)
 
 
 #: Where the digest is in the line of a job that is unique and has no controls before that, as most unique jobs.
@@ -97,9 +110,9 @@ def _controls(line: bytes) -> Controls:
 
 
 def _meta(line: bytes) -> dict[str, Any]:
-    meta = json.loads(line)
+    meta = loads(line)
     if not isinstance(meta, dict):
-        raise TypeError(f"meta is {meta!r}")
+        raise Unreadable(f"meta is {meta!r:.100}")
     return meta
 
 
@@ -170,38 +183,30 @@ def decode(id: str, queue: str, record: bytes) -> Job:
         return Job(
             id,
             queue,
-            name,
+            registry.current_name(name),
             args,
-            int(enqueued_at),
-            _options(options) if options else DEFAULT_OPTIONS,
+            moment(enqueued_at),
+            _options_of(name, options),
             _controls(controls) if controls else PLAIN,
             _meta(meta) if meta else None,
         )
     except NewerRecord:
         raise
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except ValueError as error:
         raise CorruptRecord(f"Job {id!r} in queue {queue!r} cannot be read: {error}") from error
 
 
-def with_expiry(record: bytes, at: int) -> bytes:
-    """Return the record with another `expires_at`, if it has one."""
-    lines = record.split(b"\n", 4)
-    if len(lines) == 5:
-        lines[3] = _EXPIRY.sub(b'"expires_at":%d' % at, lines[3], count=1)
-    return b"\n".join(lines)
-
-
-def with_time(record: bytes, at: int) -> bytes:
-    """Return the record with another time of enqueueing."""
-    lines = record.split(b"\n", 5)
-    if len(lines) == 6 and lines[4].isdigit():
-        lines[4] = b"%d" % at
-    return b"\n".join(lines)
-
-
 def name_of(record: bytes) -> str:
-    """Return the name in a record, or "" if it cannot be read, for lists that must show every job."""
-    return name_line(record).partition("\t")[0]
+    """Return the name that the type of a job has now, as `decode` does, or "" if the record cannot be read: for lists
+    that must show every job."""
+    return registry.current_name(name_line(record).partition("\t")[0])
+
+
+def type_of(record: bytes) -> str:
+    """Return the identity of the type of a job, as lua/lib/record.lua does; "" if the record cannot be read."""
+    parts = record.split(b"\n", 3)
+    renamed = _TYPE.search(parts[2]) if len(parts) == 4 else None
+    return renamed[1].decode(errors="replace") if renamed else name_line(record).partition("\t")[0]
 
 
 def name_line(record: bytes) -> str:
@@ -217,15 +222,15 @@ def tags_of(record: bytes) -> tuple[str, ...]:
         return ()
     try:
         return tags_in(_options(parts[2]).tags)
-    except (ValueError, TypeError, RecursionError):
+    except Unreadable:
         return ()
 
 
 def enqueued_ms(record: bytes, otherwise: int) -> int:
     """Return the time of enqueueing in a record (ms), or `otherwise` if it cannot be read."""
     try:
-        return int(record.split(b"\n", 5)[4])
-    except (IndexError, ValueError):
+        return moment(record.split(b"\n", 5)[4])
+    except (IndexError, Unreadable):
         return otherwise
 
 
@@ -237,3 +242,14 @@ def waited_ms(record: bytes, since: int, until: int) -> int:
 def waited_for(claim: Claim) -> int:
     """Return how long the job had waited for this claim (ms); -1 = the time of the claim is not known."""
     return waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
+
+
+def has_expired(info: JobInfo, now: int) -> bool:
+    """Return whether this job, which waits, may not begin any more: the next claim that meets it ends it."""
+    if info.begun or info.state not in WAITING:
+        return False
+    try:
+        at = decode(info.id, info.queue, info.record).controls.expires_at
+    except CorruptRecord:
+        return False
+    return at is not None and 0 < at <= now

@@ -5,7 +5,6 @@ A function that returned has done its work.  Nothing in this module raises, so t
 
 from __future__ import annotations
 
-import inspect
 import json
 from typing import Any
 
@@ -13,6 +12,7 @@ from django_jobs.conf import get_settings
 from django_jobs.exceptions import PayloadError
 from django_jobs.formatting import counted
 from django_jobs.serialization.arguments import dump_value, load_value
+from django_jobs.serialization.checked import Unreadable, loads
 
 #: First bytes of a text that is stored instead of a result.  No value starts like this: json_types.py tags such dicts.
 _MISSING = b'{"$missing":'
@@ -90,7 +90,7 @@ def _parts(stored: bytes) -> tuple[str, bytes]:
         text = stored[len(_BY) :].decode(errors="ignore")
         worker, end = json.JSONDecoder().raw_decode(text)
         return str(worker), text[end + 1 :].removesuffix("]}").encode()
-    except ValueError:  # cut within the name
+    except (ValueError, RecursionError):  # cut within the name
         return "", b""
 
 
@@ -99,16 +99,12 @@ def why_missing(stored: bytes | None) -> str | None:
     if not stored or not stored.startswith(_MISSING):
         return None
     try:
-        return str(json.loads(stored)["$missing"])
-    except (ValueError, KeyError, TypeError):  # cut for a page
+        return str(loads(stored)["$missing"])
+    except (Unreadable, LookupError, TypeError):  # cut for a page
         return stored[len(_MISSING) :].decode(errors="replace").strip(' "}')
 
 
 def _why(value: Any, error: BaseException) -> str:
-    if inspect.isgenerator(value) or inspect.isasyncgen(value):
-        return "The function is a generator, so none of its code has run. Remove yield, or loop over it in the job."
-    if inspect.iscoroutine(value):
-        return "The result is a coroutine that was not awaited. Make the function `async def`, and await it there."
     kind = type(value)
     try:
         if isinstance(error, PayloadError):

@@ -11,11 +11,11 @@ from django.utils import timezone
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.enqueue.call_options import moment
-from django_jobs.enqueue.request import NO_KEY, request_for
-from django_jobs.enqueue.submit import submit
+from django_jobs.enqueueing.call_options import moment
+from django_jobs.enqueueing.handle import find
+from django_jobs.enqueueing.request import NO_KEY, request_for
+from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import InvalidJob
-from django_jobs.stores import get_store
 from django_jobs.tasks_backend.compat import (
     BaseTaskBackend,
     Task,
@@ -37,8 +37,8 @@ OPTIONS = {"ENQUEUE_ON_COMMIT", "JOB_OPTIONS"}
 class JobsBackend(BaseTaskBackend):
     """Runs tasks as jobs.
 
-    OPTIONS: `ENQUEUE_ON_COMMIT` (default False: Django's contract is to enqueue at once) and `JOB_OPTIONS` (a dict of
-    `@job` options for every task, for example {"max_attempts": 5}).
+    OPTIONS: `ENQUEUE_ON_COMMIT` (by default True with OUTBOX, else False: Django's contract is to enqueue at once) and
+    `JOB_OPTIONS` (a dict of `@job` options for every task, for example {"max_attempts": 5}).
     """
 
     task_class = JobTask
@@ -81,7 +81,7 @@ class JobsBackend(BaseTaskBackend):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> TaskResult[Any, Any]:
-        """Enqueue the task now or, with ENQUEUE_ON_COMMIT, when the transaction commits."""
+        """Enqueue the task now or, with ENQUEUE_ON_COMMIT or OUTBOX, when the transaction commits."""
         self.validate_task(task)
         enqueued_at = timezone.now().astimezone(UTC)
         args, kwargs = as_json_makes_it(list(args)), as_json_makes_it(_text_keys(dict(kwargs)))
@@ -89,7 +89,7 @@ class JobsBackend(BaseTaskBackend):
         request.queue, request.priority = task.queue_name, task.priority
         request.unique_key = NO_KEY
         request.meta = meta_of(task, enqueued_at)
-        request.on_commit = bool(self.options.get("ENQUEUE_ON_COMMIT", False))
+        request.on_commit = bool(self.options.get("ENQUEUE_ON_COMMIT", get_settings().outbox))
         if task.run_after is not None:
             aware = task.run_after if timezone.is_aware(task.run_after) else timezone.make_aware(task.run_after)
             request.run_at = moment(aware, "run_after")
@@ -113,7 +113,7 @@ class JobsBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
         """Return the current result.  Raises TaskResultDoesNotExist, also if it has left the history."""
-        info = get_store().find(list(get_settings().queues), result_id)
+        info = find(result_id)
         if info is None:
             raise TaskResultDoesNotExist(result_id)
         return result_of(info)
@@ -130,7 +130,8 @@ class JobsBackend(BaseTaskBackend):
             found.append(
                 checks.Error(f"{where}: JOB_OPTIONS has an unknown key {name!r}.", hint, id="django_jobs.E081")
             )
-        for name in sorted(self.queues - set(get_settings().queues)):
+        known = get_settings().queues
+        for name in sorted(name for name in self.queues if name not in known):
             hint = "Add it to DJANGO_JOBS['QUEUES'], or remove it from TASKS."
             found.append(
                 checks.Error(

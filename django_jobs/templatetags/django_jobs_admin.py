@@ -34,11 +34,11 @@ def state_count(counts: dict[str, int], state: str) -> int:
 
 
 @register.filter
-def severity(alarm_severity: str) -> Any:
-    """Return the label of an alarm's severity."""
+def severity(of_finding: str) -> Any:
+    """Return the label of a finding's severity."""
     from django_jobs.admin.common.labels import SEVERITIES
 
-    return SEVERITIES[alarm_severity]
+    return SEVERITIES[of_finding]
 
 
 @register.filter

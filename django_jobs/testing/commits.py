@@ -6,7 +6,7 @@ from functools import partial
 
 from django.db import connections
 
-from django_jobs.enqueue.commits import run_after_commit, send_after_commit
+from django_jobs.enqueueing.commits import run_after_commit, send_after_commit
 
 
 def in_transaction_of_the_code(alias: str) -> bool:

@@ -16,15 +16,15 @@ from django_jobs.conf import get_settings, raw_setting
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
-from django_jobs.enqueue import request, submit
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.methods import Calls
+from django_jobs.enqueueing import request, submit
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.methods import Calls
 from django_jobs.formatting import counted
 from django_jobs.stores import use_store
 from django_jobs.stores.in_tests import TestStore
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
-from django_jobs.testing.running import Running, definition_of
+from django_jobs.testing.running import JobRun, definition_of
 from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen
 from django_jobs.workflows.batch import Batch
 from django_jobs.workflows.handle import WorkflowHandle
@@ -39,7 +39,7 @@ _TOLERANCE = timedelta(seconds=1)
 _MANY = 10_000
 
 
-class Jobs(Running):
+class Jobs(JobRun):
     """The jobs of one test, in memory: inspect them, run them, let time pass.
 
     Use it as a context manager, as JobsTestMixin and the pytest fixture `jobs` do.  Inside TestCase (or pytest-django's

@@ -9,15 +9,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_jobs.conf import get_settings
+from django_jobs.conf.release import release
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.outcome import Succeeded
+from django_jobs.core.outcome import Refiled, Succeeded
 from django_jobs.core.values import Claim, Lane, State
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.methods import Calls
-from django_jobs.exceptions import CorruptRecord, NewerRecord
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.methods import Calls
+from django_jobs.exceptions import CorruptRecord, JobNotFound, NewerRecord
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import end, failed_elsewhere, over_time
 from django_jobs.middleware import load
@@ -26,14 +27,14 @@ from django_jobs.serialization.record import decode
 from django_jobs.stores.in_tests import TestStore
 from django_jobs.testing.commits import run_commit_callbacks
 from django_jobs.testing.limits import OverTime, interrupted_after
-from django_jobs.workflows import engine
+from django_jobs.workflows import end_calls, engine
 
 _WORKER, _LEASE_MS, _BATCH = "test", 365 * 86_400_000, 1000
 #: Maximum jobs of one `run_all`, so that a job which enqueues itself for ever makes the test fail.
 _MOST_JOBS = 100_000
 
 
-class Running:
+class JobRun:
     """The test's time, and everything that runs jobs.  Jobs run one after the other on the thread of the test."""
 
     store: TestStore
@@ -73,6 +74,8 @@ class Running:
         while claim := self._next_claim():
             attempted = self._attempt(claim)
             attempted = end(self.store, attempted) or attempted
+            if isinstance(attempted.outcome, Refiled):
+                continue  # it waits again, and has not run
             handles.append(self._handle(claim, attempted.name))
             if raise_errors and isinstance(attempted.error, BaseException):
                 raise attempted.error
@@ -110,6 +113,8 @@ class Running:
         run, and AssertionError if the job is not waiting.
         """
         run_commit_callbacks(get_settings().database)
+        with suppress(JobNotFound):
+            handle.refresh()  # a retry may have moved it to another queue
         self.store.revive(handle.queue, [handle.id])
         claim = self._claim_of(handle)
         first = self._attempt(claim)
@@ -132,7 +137,8 @@ class Running:
             attempted = self._executor().attempt(claim, self.store)
         took = time.monotonic() - began
         if attempted is None or (limit is not None and took >= limit):
-            return failed_elsewhere(claim, over_time(limit or 0), "timeout", self.now_ms(), int(took * 1000))
+            error = over_time(limit or 0)
+            return failed_elsewhere(claim, error, "timeout", self.now_ms(), int(took * 1000), release())
         return attempted
 
     def _limit_of(self, claim: Claim) -> float | None:
@@ -164,12 +170,20 @@ class Running:
             for lane in Lane:
                 limit = options.max_concurrency if options else 0
                 claimed = self.store.claim(
-                    queue, _WORKER, 1, lane=lane, lease=_LEASE_MS, max_running=limit, knows=registry.digest()
+                    queue,
+                    _WORKER,
+                    1,
+                    lane=lane,
+                    lease=_LEASE_MS,
+                    max_running=limit,
+                    knows=registry.digest(),
+                    limits=registry.limits(),
                 )
                 if claimed.claims:
                     return claimed.claims[0]
         # What a person did to the steps of workflows has consequences, too.
-        read = [engine.advance(self.store, queue) for queue in self.store.unread(list(self._queues()))]
+        unread = self.store.unread(list(self._queues()))
+        read = [engine.advance(self.store, queue) + end_calls.follow(self.store, queue) for queue in unread]
         return self._next_claim() if any(read) else None
 
     def _claim_of(self, handle: JobHandle) -> Claim:
@@ -186,7 +200,7 @@ class Running:
 
     def _queues(self) -> dict[str, Any]:
         configured = get_settings().queues
-        return {**dict.fromkeys(self.store.queues()), **configured}
+        return {name: configured.get(name) for name in dict.fromkeys([*self.store.queues(), *configured])}
 
     def _next_due(self) -> int | None:
         due = []

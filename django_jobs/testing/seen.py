@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import JobInfo, State
-from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import InvalidArguments
 from django_jobs.serialization.arguments import load
 from django_jobs.serialization.record import decode

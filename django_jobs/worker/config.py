@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane
+from django_jobs.worker.served_queues import ServedQueues
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """Durations are in seconds, except `lease`."""
 
-    queues: tuple[QueueSettings, ...]
+    queues: Sequence[QueueSettings]
+    #: the same, as all parts of the worker ask for them.
+    served: ServedQueues = field(init=False)
     #: "" = host and process id.
     name: str = ""
     processes: int = 1
@@ -37,9 +40,19 @@ class WorkerConfig:
     #: length of a lease in ms.
     lease: int = 30_000
 
+    def __post_init__(self) -> None:
+        served = self.queues if isinstance(self.queues, ServedQueues) else ServedQueues(self.queues)
+        object.__setattr__(self, "served", served)
+
     @property
-    def queue_names(self) -> list[str]:
-        return [queue.name for queue in self.queues]
+    def queue_names(self) -> Sequence[str]:
+        """The names of the queues: a list that may grow."""
+        return self.served.names
+
+    @property
+    def ends_itself(self) -> bool:
+        """The worker ends when all jobs, or those that waited at its start, are done."""
+        return self.burst or self.drain is not None
 
     def threads_of(self, lane: Lane) -> int:
         """Return how many threads of one child run jobs."""

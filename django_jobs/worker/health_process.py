@@ -13,7 +13,7 @@ import mmap
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
 from time import monotonic, sleep
@@ -22,10 +22,10 @@ from typing import Any, NoReturn
 from django.core.exceptions import ImproperlyConfigured
 
 from django_jobs import metrics
-from django_jobs.browse.worker_health import problems_of
 from django_jobs.core.queue_stats import QueueStats
 from django_jobs.exceptions import StoreError
-from django_jobs.remote import theirs
+from django_jobs.operations.diagnosis import problems_of
+from django_jobs.remote import left_to_pull_workers
 from django_jobs.runtime import forks
 from django_jobs.stores.redis import Store
 from django_jobs.worker.os_signals import STOPS, die_with_parent
@@ -79,7 +79,7 @@ class Board:
 class StoreWatch:
     """Asks the store, on a thread of its own, whether this worker leaves jobs waiting: a probe waits for no store."""
 
-    def __init__(self, store: Store, name: str, queues: list[str]) -> None:
+    def __init__(self, store: Store, name: str, queues: Sequence[str]) -> None:
         self.store, self.name, self.queues = store, name, queues
         self._found: list[str] = []
         self._at = 0.0
@@ -103,7 +103,7 @@ class StoreWatch:
         if mine:
             stats: list[QueueStats] = self.store.stats(self.queues)
             here = mine[0]._replace(info={**mine[0].info, "problems": []})  # the board has newer ones
-            self._found = problems_of(here, stats, self.store.now(), theirs(self.queues))
+            self._found = problems_of(here, stats, self.store.now(), left_to_pull_workers(self.queues))
             self._at = monotonic()
 
 

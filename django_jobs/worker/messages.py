@@ -214,7 +214,7 @@ class Alive(Message):
 
 @dataclass(frozen=True, slots=True)
 class TaskHasRun(Message):
-    """One of the extra tasks has run once."""
+    """One of the extra tasks has run once, or what lost workers held at the start is taken back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from time import monotonic
 from types import FrameType
 
+from django_jobs.runtime import early_orders
+
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -48,6 +50,9 @@ class Signals:
         signal.signal(signal.SIGCHLD, self._note if for_parent else signal.SIG_DFL)
         if not for_parent:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        elif early_orders.came:
+            self._stop(signal.SIGTERM, None)
+            self.wake()
 
     def ignore(self) -> None:
         """Ignore further orders to stop: at the very end, a SIGTERM must not turn an orderly exit into a kill."""

@@ -54,8 +54,9 @@ from django_jobs.worker.tally import OTHERS, WORDS, Tally
 SETTLED = 0.1
 # Words at the beginning: the number of revocations; for the claim call in progress: its number (0 = none), how many
 # revocations came before it, the queue, the newest token received from that queue before, when the call began (ms,
-# monotonic); the deadline of the running job (ms, monotonic; 0 = no limit, or no job).
-_REVOKED, _ASKED, _ASKED_BEFORE, _ASKED_QUEUE, _NEWEST, _ASKED_AT, _DEADLINE = range(7)
+# monotonic); the deadline of the running job (ms, monotonic; 0 = no limit, or no job); when all leases were last
+# renewed (ms, monotonic).
+_REVOKED, _ASKED, _ASKED_BEFORE, _ASKED_QUEUE, _NEWEST, _ASKED_AT, _DEADLINE, _RENEWED = range(8)
 _HEAD = 8 * WORD
 #: Where the words for the queues begin.
 _CALLS = 8
@@ -83,18 +84,20 @@ class JobThread(NamedTuple):
 class SharedMemory:
     """The memory that one child and its parent share.  Raises OSError if it cannot be allocated.
 
-    `queues`: all queues that the child may claim from; `threads`: how many of its threads claim."""
+    `queues`: those that the child may claim from, a list that may grow to `most`; `threads`: how many of them claim."""
 
-    def __init__(self, queues: Sequence[str], threads: int) -> None:
-        self.queues, self.threads = list(queues), threads
-        self._numbers = {queue: number for number, queue in enumerate(self.queues)}
+    def __init__(self, queues: Sequence[str], threads: int, most: int = 0) -> None:
+        self.queues, self.threads = queues, threads
+        most = max(most, len(queues))
+        self._numbers: dict[str, int] = {}
         # After the first words: one word per queue (twice the number of the last claim call, plus 1 while it is not
         # answered), one byte per queue (1 = the parent has closed it), then the tally and the threads.
-        self._closed = _HEAD + WORD * len(self.queues)
-        counted = self._closed + len(self.queues) + -len(self.queues) % WORD
+        self._closed = _HEAD + WORD * most
+        counted = self._closed + most + -most % WORD
         start = counted + (threads + OTHERS) * WORDS * WORD
         self.bytes = memoryview(mmap.mmap(-1, start + threads * SIZE))
         self.words = self.bytes.cast("Q")
+        self.was_renewed()
         #: how the attempts of the child have ended.
         self.tally = Tally(self.words[counted // WORD : start // WORD])
         self.batches = [BatchMemory(self.queues, self.bytes, start + n * SIZE) for n in range(threads)]
@@ -106,6 +109,12 @@ class SharedMemory:
         #: the number of revocations before the current or last claim call.
         self.before = 0
 
+    def number_of(self, queue: str) -> int:
+        """Return the number of a queue in the list."""
+        if queue not in self._numbers:
+            self._numbers = {name: number for number, name in enumerate(self.queues)}
+        return self._numbers[queue]
+
     # -- the child's side: one thread at a time makes a claim call ----------------------
 
     def next_number(self) -> int:
@@ -114,7 +123,12 @@ class SharedMemory:
 
     def is_open(self, queue: str) -> bool:
         """May the child claim from it?"""
-        return not self.bytes[self._closed + self._numbers[queue]]
+        return not self.bytes[self._closed + self.number_of(queue)]
+
+    @property
+    def renewed_at(self) -> float:
+        """When the parent last renewed all leases (monotonic seconds)."""
+        return self.words[_RENEWED] / 1000
 
     def asks(self, queue: str) -> bool:
         """Note that a claim call begins.  False: the parent has closed the queue, and the call must not be made.
@@ -122,10 +136,10 @@ class SharedMemory:
         A repeated call that was not answered gets the answer of the first, so it counts as begun with the first."""
         words = self.words
         self.before = self._unanswered.get(queue, words[_REVOKED])
-        words[_ASKED_BEFORE], words[_ASKED_QUEUE] = self.before, self._numbers[queue]
+        words[_ASKED_BEFORE], words[_ASKED_QUEUE] = self.before, self.number_of(queue)
         words[_NEWEST], words[_ASKED_AT] = self._newest.get(queue, 0), _now()
         number = self.next_number()
-        words[_CALLS + self._numbers[queue]] = 2 * number + 1
+        words[_CALLS + self.number_of(queue)] = 2 * number + 1
         words[_ASKED] = number
         return self.is_open(queue)
 
@@ -137,7 +151,7 @@ class SharedMemory:
         """Note that the call brought these claims.  It counts as in progress until a thread has taken them
         (`Thread.takes`)."""
         self._unanswered.pop(queue, None)
-        self.words[_CALLS + self._numbers[queue]] &= ~1 & _WHOLE
+        self.words[_CALLS + self.number_of(queue)] &= ~1 & _WHOLE
         if claims:
             self._newest[queue] = max(self._newest.get(queue, 0), claims[0].token)
 
@@ -150,6 +164,10 @@ class SharedMemory:
         self.words[_DEADLINE] = 0 if deadline is None else int(deadline * 1000) + 1
 
     # -- the parent's side --------------------------------------------------------------
+
+    def was_renewed(self) -> None:
+        """Note that all leases of the child have just been renewed."""
+        self.words[_RENEWED] = _now()
 
     @property
     def deadline(self) -> float | None:
@@ -173,12 +191,12 @@ class SharedMemory:
 
     def may_ask(self, queue: str) -> bool:
         """Is a claim call for this queue in progress?"""
-        return self.words[_ASKED] != 0 and self.words[_ASKED_QUEUE] == self._numbers[queue]
+        return self.words[_ASKED] != 0 and self.words[_ASKED_QUEUE] == self.number_of(queue)
 
     def last_call(self, queue: str) -> int | None:
         """Return the number of the last claim call for this queue, 0 if there was none; None while it may still bring
         jobs: it is in progress, or was not answered and may be delivered late."""
-        word = self.words[_CALLS + self._numbers[queue]]
+        word = self.words[_CALLS + self.number_of(queue)]
         return None if word % 2 else word // 2
 
     def revoke(self) -> None:
@@ -246,7 +264,7 @@ class Thread:
             words[BATCH] = 0  # first: a reader then knows that the other words are not complete
             if not claims or len(claims) > CLAIMS or len(text) > TEXT:
                 return [(0, claim) for claim in claims]
-            words[BEFORE], words[QUEUE] = self._before, shared.queues.index(queue)
+            words[BEFORE], words[QUEUE] = self._before, shared.number_of(queue)
             words[TOKEN], words[CLAIMED_AT] = claims[0].token, claims[0].claimed_at
             words[COUNT], words[LENGTH], words[SINCE] = len(claims), len(text), _now()
             words[LEFT], words[SUSPECT], words[USED] = left, claims[0].suspect, 0

@@ -28,7 +28,7 @@ MOST = 1000
 AT_ONCE = 20
 
 
-class SignalOutbox:
+class UnsentSignals:
     """The parent's side: the events that are not sent yet."""
 
     def __init__(self) -> None:

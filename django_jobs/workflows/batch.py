@@ -9,14 +9,15 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
+from django_jobs import outbox
 from django_jobs.conf import get_settings
 from django_jobs.core.context import current_job
 from django_jobs.core.values import State
-from django_jobs.enqueue import commits, membership, submit
-from django_jobs.enqueue import request as new_job
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import Batch as AnyBatch
-from django_jobs.enqueue.signature import Signature
+from django_jobs.enqueueing import commits, membership, submit
+from django_jobs.enqueueing import request as new_job
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.request import Batch as AnyBatch
+from django_jobs.enqueueing.signature import Signature
 from django_jobs.exceptions import BatchClosed, InvalidWorkflow
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
@@ -123,22 +124,18 @@ class Batch(OpenBatch):
         settings = get_settings()
         if settings.eager:
             self._call_back()
-        elif settings.on_commit and submit.in_transaction(settings.database):
-            commits.after_commit(self._close_now, f"the end of batch {self.name!r} ({self.id})", settings)
-        else:
-            self._close_now()
-
-    def _close_now(self) -> None:
-        store = get_store()
-        answer = store.join_batch(self.id, "", [], self.new_fields())  # it may have no job at all
-        if answer == "done":
             return
-        if answer:
-            raise BatchClosed(f"{self!r} cannot be closed: it is {answer}.")
-        store.check_workflow_in(self.id, engine.CHECK_SOON)
-        engine.follow(store, self.id, [], "close")
-        if ACTIVE:
-            crashpoint("batch.closed")
+        entry = None
+        if submit.is_kept(None, settings) or (settings.outbox and outbox.is_waited_for(self.id, settings.database)):
+            now = new_job.now_ms()
+            of_batch = (self.id, self.new_fields(), now)
+            place = (outbox.Kind.CLOSE, self.id, self.name, "", None)
+            entry = outbox.Entry(*place, *of_batch, token=new_job.new_id(now))
+        if entry is not None or (settings.on_commit and submit.in_transaction(settings.database)):
+            what = f"the end of batch {self.name!r} ({self.id})"
+            commits.after_commit(lambda: close(self.id, self.new_fields()), what, settings, entry)
+        else:
+            close(self.id, self.new_fields())
 
     def _call_back(self) -> None:
         """EAGER: enqueue, and so run, the callbacks that are due."""
@@ -165,6 +162,20 @@ class Batch(OpenBatch):
         OpenBatch.__exit__(self, kind, error, tb)
         if kind is None:
             await sync_to_async(self._close)()
+
+
+def close(id: str, fields: Mapping[str, bytes | int]) -> None:
+    """End a batch: it gets no more jobs from outside.  Raises BatchClosed and StoreError."""
+    store = get_store()
+    answer = store.join_batch(id, "", [], fields)  # it may have no job at all
+    if answer == "done":
+        return
+    if answer:
+        raise BatchClosed(f"Batch {id} cannot be closed: it is {answer}.")
+    store.check_workflows_in([(id, engine.CHECK_SOON)])
+    engine.follow(store, id, [], "close")
+    if ACTIVE:
+        crashpoint("batch.closed")
 
 
 def current_batch() -> OpenBatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from django_jobs.enqueue.signature import Signature
+from django_jobs.enqueueing.signature import Signature
 from django_jobs.exceptions import InvalidWorkflow
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.workflows.graph import Step, Workflow, has_previous, with_previous

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from django_jobs.conf import Settings, get_settings
 from django_jobs.core.placeholders import allowed
 from django_jobs.core.values import NewJob, State
-from django_jobs.enqueue import request as new_job
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import NewJobRequest, Step, encode
-from django_jobs.enqueue.signature import Signature
-from django_jobs.enqueue.submit import through_middleware, warn_of_late
+from django_jobs.enqueueing import request as new_job
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.request import NewJobRequest, WorkflowStep, encode
+from django_jobs.enqueueing.signature import Signature
+from django_jobs.enqueueing.submit import through_middleware, warn_of_late
 from django_jobs.exceptions import InvalidWorkflow
 from django_jobs.workflows.packing import POLICIES, Start, chunks, pack
 
@@ -90,7 +90,7 @@ def encoded(
     types, starts = list[str](), list[Start]()
     with allowed():
         for step, signature, noted in steps:
-            place = Step(f"{id}.{step}", workflow, noted)
+            place = WorkflowStep(f"{id}.{step}", workflow, noted)
             if middleware:
                 request, new = _through(middleware, signature, place, settings)
             else:
@@ -102,7 +102,7 @@ def encoded(
 
 
 def _through(
-    middleware: tuple[str, ...], signature: Signature, place: Step, settings: Settings
+    middleware: tuple[str, ...], signature: Signature, place: WorkflowStep, settings: Settings
 ) -> tuple[NewJobRequest, NewJob]:
     """Send a step through the enqueue middleware, which may change it."""
     made: list[tuple[NewJobRequest, NewJob]] = []
@@ -118,7 +118,7 @@ def _through(
     return made[0]
 
 
-def _encoded(request: NewJobRequest, settings: Settings, place: Step) -> NewJob:
+def _encoded(request: NewJobRequest, settings: Settings, place: WorkflowStep) -> NewJob:
     if request.definition.is_late:
         warn_of_late(request.definition, settings)
     return encode(request, settings, 0, place)

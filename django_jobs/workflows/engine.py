@@ -12,20 +12,39 @@ Long because a check does again what each other function here may have left undo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from django.db import DatabaseError
+
+from django_jobs import outbox
+from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added, JobInfo, State
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.exceptions import CorruptRecord, StoreCorrupt, StoreMisconfigured
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.exceptions import CorruptRecord, StoreCorrupt, StoreError, StoreFull, StoreMisconfigured
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.serialization.checked import read_count
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.signals import job_enqueued
+from django_jobs.stores.values.documents import BROKEN
 from django_jobs.stores.values.sizes import MAX_BATCH, in_batches
-from django_jobs.stores.values.workflows import DELETED, ENDS_AT_ONCE, LIVE, NOTES_AT_ONCE, End, Followed, Note, Ready
+from django_jobs.stores.values.workflows import (
+    DELETED,
+    ENDS_AT_ONCE,
+    LIVE,
+    MOST_STEPS,
+    End,
+    Followed,
+    Note,
+    Ready,
+)
 from django_jobs.workflows.packing import Start, unpack, with_results
-from django_jobs.workflows.reading import outline
+from django_jobs.workflows.reading import outline, read_stand
 
 if TYPE_CHECKING:
     from django_jobs.stores.redis import Store
@@ -36,6 +55,8 @@ logger = logging.getLogger("django_jobs")
 CHECK_SOON, CHECK = 3_000, 60_000
 #: Jobs that one check looks up.
 _LOOKED_UP = 1000
+#: Raised for one workflow that cannot be read or continued, while others can.
+FAULTY = (StoreCorrupt, StoreMisconfigured, *BROKEN)
 
 
 def step_of(workflow: str, job_id: str) -> str:
@@ -52,29 +73,68 @@ def job_id_of(workflow: str, step: str) -> str:
 
 
 def advance(store: Store, queue: str) -> int:
-    """Read the notes of a queue, and do all that follows from them.  Returns how many were read.
+    """Read the notes of a queue, and do all that follows from them.  Returns how many were read: none if another
+    process reads them; it goes on until no note is left.
 
     Raises StoreError; then the notes stay, and the next caller begins again."""
-    read = 0
-    while notes := store.notes(queue):
-        if ACTIVE:
-            crashpoint("workflow.note_read")
-        for workflow, ends in _by_workflow(notes).items():
-            for batch in in_batches(ends, lambda end: len(end.result or b""), ENDS_AT_ONCE):
-                try:
-                    follow(store, workflow, batch)
-                except (StoreCorrupt, StoreMisconfigured):
-                    # Its notes must not keep those of others from being read; doctor names it, its check tries again.
-                    logger.exception("Workflow %s cannot go on", workflow)
-        if ACTIVE:
-            crashpoint("workflow.followed")
-        store.drop_notes(queue, [note.key for note in notes])
-        if ACTIVE:
-            crashpoint("workflow.note_dropped")
-        read += len(notes)
-        if len(notes) < NOTES_AT_ONCE:
-            break
+    reader, read, notes = os.urandom(9).hex(), 0, list[Note]()
+    try:
+        while notes := store.take_notes(queue, reader, notes):
+            if ACTIVE:
+                crashpoint("workflow.note_read")
+            _follow_all(store, _by_workflow(notes))
+            read += len(notes)
+            if ACTIVE:
+                crashpoint("workflow.followed")
+    except BaseException:
+        with suppress(StoreError):
+            store.take_notes(queue, reader, most=0)  # ends our turn
+        raise
+    if ACTIVE and read:
+        crashpoint("workflow.note_dropped")
     return read
+
+
+def _follow_all(store: Store, ends: Mapping[str, Sequence[End]]) -> None:
+    """Apply the ends to their workflows, and enqueue what may start, for all of them together."""
+    for some in _in_parts(ends):
+        ready: list[tuple[str, Sequence[Ready]]] = []
+        for (workflow, _), answer in zip(some, store.end_steps_of_many(some), strict=True):
+            if isinstance(answer, StoreError):
+                _cannot_go_on(workflow, answer)
+            elif answer.ready:
+                ready.append((workflow, answer.ready))
+        if ACTIVE:
+            crashpoint("workflow.applied")
+        _start_all(store, ready)
+
+
+def _in_parts(ends: Mapping[str, Sequence[End]]) -> Iterator[list[tuple[str, list[End]]]]:
+    """Yield as many ends as one call applies: workflows, each with its ends."""
+    flat = ((workflow, end) for workflow, some in ends.items() for end in some)
+    for part in in_batches(flat, lambda each: len(each[1].result or b""), ENDS_AT_ONCE):
+        yield [(workflow, [end for _, end in some]) for workflow, some in groupby(part, itemgetter(0))]
+
+
+def _start_all(store: Store, ready: Sequence[tuple[str, Sequence[Ready]]]) -> None:
+    """Do `_start` for all of these workflows: in one call if possible; one by one if the store refuses that."""
+    try:
+        start(store, [each for workflow, steps in ready for each in _starts(store, workflow, steps)])
+        are_started = True
+    except FAULTY:
+        are_started = False
+    for workflow, steps in ready:
+        try:
+            _mark_callbacks(store, workflow, steps) if are_started else _start(store, workflow, steps)
+        except FAULTY as error:
+            _cannot_go_on(workflow, error)
+
+
+def _cannot_go_on(workflow: str, error: Exception) -> None:
+    """Its notes must not keep those of others from being read.  Doctor names it, and its check tries again."""
+    if not isinstance(error, FAULTY):
+        raise error
+    logger.error("Workflow %s cannot go on", workflow, exc_info=error)
 
 
 def _by_workflow(notes: Iterable[Note]) -> dict[str, list[End]]:
@@ -99,6 +159,10 @@ def _start(store: Store, workflow: str, ready: Sequence[Ready]) -> None:
     """Enqueue steps of a workflow, or callbacks of a batch: these are marked, because their ends are noted nowhere."""
     if ready:
         start(store, _starts(store, workflow, ready))
+        _mark_callbacks(store, workflow, ready)
+
+
+def _mark_callbacks(store: Store, workflow: str, ready: Sequence[Ready]) -> None:
     callbacks = [each.step for each in ready if each.step.startswith("on_")]
     if callbacks:
         store.mark_started(workflow, callbacks)
@@ -125,6 +189,7 @@ def start(store: Store, starts: Iterable[Start]) -> None:
         for each in some:
             by_queue.setdefault(each.queue, []).append(each)
         for queue, these in by_queue.items():
+            # Without a reservation: the workflow has the queue of the step, so that its id is used in no other.
             answers = store.enqueue(queue, [each.new for each in these])
             if ACTIVE:
                 crashpoint("workflow.step_enqueued")
@@ -153,33 +218,61 @@ def start_first(store: Store, workflow: str, starts: Iterable[Start]) -> None:
 
 
 def check(store: Store, workflow: str, kept: int) -> None:
-    """Do for one workflow what a crash has left undone, and find the ends of its jobs that were noted nowhere.
+    """Do `check_all` for one workflow.  Raises what keeps it from being checked."""
+    store.check_workflows_in([*_checked(store, workflow, kept)])
 
-    `kept`: ms for which it stays after its end.  One that is stopped stays as long as a job that can be retried."""
+
+def check_all(store: Store, workflows: Sequence[str], kept: int) -> None:
+    """Do for these workflows what a crash has left undone, and find the ends of their jobs that were noted nowhere.
+
+    `kept`: ms for which one stays after its end.  One that is stopped stays as long as a job that can be retried.
+
+    Raises StoreFull after all of them were tried: what is deleted makes room."""
+    again, full = list[tuple[str, int]](), None
+    for workflow in workflows:
+        try:
+            again += _checked(store, workflow, kept)
+        except StoreFull as error:
+            full = error
+        except (StoreCorrupt, *BROKEN):  # one that cannot be read must not keep the others from being checked
+            logger.exception("Workflow %s cannot be checked", workflow)
+    store.check_workflows_in(again)
+    if full is not None:
+        raise full
+
+
+def _checked(store: Store, workflow: str, kept: int) -> Iterator[tuple[str, int]]:
+    """Check the workflow.  Yields it with the ms after which it is to be checked again, unless it was forgotten."""
     names = ("kind", "touched", "ended", "firsts", "started", "stopped", "state")
     kind, touched, ended, firsts, started, stopped, state = store.workflow_fields(workflow, names)
     now = store.now()
     if kind is None:
         # It was never stored as a whole.  Its parts may still be on their way.
-        store.forget_workflow(workflow) if now - _born(workflow) > CHECK else store.check_workflow_in(workflow, CHECK)
+        if now - _born(workflow) <= CHECK:
+            yield workflow, CHECK
+        else:
+            store.forget_workflow(workflow)
         return
     if ended is not None:
         _start(store, workflow, _begun(store, workflow, kind == b"batch"))
-        left = int(ended) + kept - now
+        left = read_count(ended) + kept - now
         if left <= 0 and state == b"stopped" and _can_be_retried(store, workflow):
             left = max(kept, CHECK)
-        store.check_workflow_in(workflow, left) if left > 0 else store.forget_workflow(workflow)
+        if left > 0:
+            yield workflow, left
+        else:
+            store.forget_workflow(workflow)
         return
     if firsts is not None and started is None:
-        found = store.workflow_fields(workflow, [f"f{i}" for i in range(int(firsts))])
+        found = store.workflow_fields(workflow, [f"f{i}" for i in range(min(read_count(firsts), MOST_STEPS))])
         start_first(store, workflow, (each for value in found if value for each in unpack(value)))
     if stopped is None:
         _start(store, workflow, _begun(store, workflow, kind == b"batch"))
     else:
         stop_jobs(store, workflow)
-    if now - int(touched or 0) >= CHECK:
-        _find_ends(store, workflow)
-    store.check_workflow_in(workflow, CHECK)
+    if now - read_count(touched or 0) >= CHECK:
+        _find_ends(store, workflow, is_stopped=stopped is not None)
+    yield workflow, CHECK
 
 
 def _born(workflow: str) -> int:
@@ -204,20 +297,20 @@ def _begun(store: Store, workflow: str, is_batch: bool) -> list[Ready]:
 def live_jobs(store: Store, workflow: str) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     """Yield (queue, its jobs) of the steps that were started and have not ended: (step, job id, number of the step's
     last note) of each."""
-    kind, total = store.workflow_fields(workflow, ("kind", "total"))
+    (kind,) = store.workflow_fields(workflow, ("kind",))
     by_queue: dict[str, list[tuple[str, str, str]]] = {}
     if kind == b"batch":
         for id, said in store.workflow_scan(workflow, "s:"):
-            number, state, queue = said.decode().split(":", 2)
+            number, state, queue = read_stand(said)
             if state == LIVE:
                 by_queue.setdefault(queue, []).append((id, id, number))
     else:
         rows = outline(store, workflow)
-        steps = [str(i) for i in range(int(total or 0))]
+        steps = [str(i) for i in range(len(rows))]
         stands = store.workflow_fields(workflow, [f"s:{step}" for step in steps])
         waits = store.workflow_fields(workflow, [f"l:{step}" for step in steps])
         for row, step, stand, wait in zip(rows, steps, stands, waits, strict=True):
-            number, state = (stand or b"0:live").decode().split(":", 1)
+            number, state, _ = read_stand(stand or b"0:live")
             if wait is None and state == LIVE:
                 by_queue.setdefault(row.queue, []).append((step, job_id_of(workflow, step), number))
     for queue, jobs in by_queue.items():
@@ -225,21 +318,41 @@ def live_jobs(store: Store, workflow: str) -> Iterator[tuple[str, list[tuple[str
             yield queue, jobs[first : first + _LOOKED_UP]
 
 
-def _find_ends(store: Store, workflow: str) -> None:
+def _find_ends(store: Store, workflow: str, *, is_stopped: bool) -> None:
     """Look up the jobs that have not ended as far as the workflow knows, and apply the ends that it was not told of."""
     for queue, jobs in live_jobs(store, workflow):
         found = {info.id: info for info in store.get_many(queue, [id for _, id, _ in jobs])}
-        gone = store.void(queue, [id for _, id, _ in jobs if id not in found])
+        missing = [id for _, id, _ in jobs if id not in found]
+        gone = store.void(queue, missing if is_stopped else _without_kept(workflow, missing))
+        for id in missing:
+            if id not in gone and (moved := store.find([queue], id)) is not None:  # a retry was in another queue
+                found[id] = moved
         ends = []
         for step, id, number in jobs:
             info = found.get(id)
             if info is not None and info.state in FINISHED:
+                if info.state is not State.SUCCEEDED and store.standing(info.queue, id).stopping:
+                    continue  # it was killed, and may still run
                 ends.append(End(step, f"={number}", info.state, _result(store, info)))
             elif info is None and id in gone:
                 state = gone[id] or (State.SUCCEEDED if store.has_returned_none(queue, id) else DELETED)
                 ends.append(End(step, f"={number}", state))
         if ends:
             follow(store, workflow, ends)
+
+
+def _without_kept(workflow: str, missing: list[str]) -> list[str]:
+    """Return those of the missing jobs that nobody will send.  Others joined their batch, and wait in the outbox for
+    their part of the store.  This is asked after the store was: a row that is gone by then was sent before."""
+    settings = get_settings()
+    if not (missing and settings.outbox and workflow.startswith("b")):
+        return missing
+    try:
+        kept = outbox.kept_of(workflow, missing, settings.database)
+    except DatabaseError:
+        logger.exception("The outbox cannot be read: jobs of batch %s that are missing are looked up later", workflow)
+        return []
+    return [id for id in missing if id not in kept]
 
 
 def _result(store: Store, info: JobInfo) -> bytes | None:
@@ -261,7 +374,7 @@ def _is_noted(info: JobInfo) -> bool:
 
 def stop(store: Store, workflow: str) -> None:
     """Cancel what waits, and ask what runs to stop."""
-    store.check_workflow_in(workflow, CHECK_SOON)
+    store.check_workflows_in([(workflow, CHECK_SOON)])
     follow(store, workflow, [], "stop")
     if ACTIVE:
         crashpoint("workflow.stopped")
@@ -295,15 +408,16 @@ def restarted(store: Store, workflow: str) -> list[str]:
 
 
 def _waits_again(stand: bytes) -> bool:
-    number, state = stand.decode().split(":")[:2]
+    number, state, _ = read_stand(stand)
     return state == LIVE and number != "0"
 
 
 def _can_be_retried(store: Store, workflow: str) -> bool:
     """Return whether a job of a step that ended without success is still in its queue."""
+    failed = _failed(store, workflow).items()
     return any(
-        store.get_many(queue, ids[first : first + _LOOKED_UP])
-        for queue, ids in _failed(store, workflow).items()
+        store.get_many(queue, ids[first : first + _LOOKED_UP], moved=True)
+        for queue, ids in failed
         for first in range(0, len(ids), _LOOKED_UP)
     )
 
@@ -314,8 +428,8 @@ def _failed(store: Store, workflow: str) -> dict[str, list[str]]:
     rows = None if kind == b"batch" else outline(store, workflow)
     by_queue: dict[str, list[str]] = {}
     for step, stand in store.workflow_scan(workflow, "s:"):
-        number, state, *queue = stand.decode().split(":", 2)
+        number, state, queue = read_stand(stand)
         if state in (State.DEAD, State.EXPIRED, State.CANCELLED) and (queue or number != "0"):
-            where = queue[0] if rows is None else rows[int(step)].queue
+            where = queue if rows is None else rows[int(step)].queue
             by_queue.setdefault(where, []).append(step if rows is None else job_id_of(workflow, step))
     return by_queue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from django_jobs.core.placeholders import PREVIOUS, StepResult
-from django_jobs.enqueue.signature import Signature
+from django_jobs.enqueueing.signature import Signature
 from django_jobs.exceptions import InvalidWorkflow, TooManySteps
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.stores.values.workflows import MOST_STEPS
@@ -88,7 +88,7 @@ class Workflow:
             if each.workflow is not self:
                 raise InvalidWorkflow(f"{self!r}: {each!r} belongs to another workflow. Add a step of its own here.")
         for each in named:
-            if each.signature.definition.keep_result == 0:
+            if each.signature.keeps_no_result:
                 raise InvalidWorkflow(
                     f"{each!r} has keep_result=0, so it has no result that {signature!r} could get. Remove that option."
                 )

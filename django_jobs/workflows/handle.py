@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
-from django_jobs.enqueue.handle import DEFERRED
-from django_jobs.exceptions import JobFailed, WorkflowNotFound
+from django_jobs import outbox
+from django_jobs.enqueueing.handle import DEFERRED, refuse_in_job
+from django_jobs.exceptions import JobFailed, StoreUnavailable, WorkflowNotFound
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.results import load_result
 from django_jobs.stores import get_store
@@ -32,9 +35,10 @@ class WorkflowHandle:
         self.id, self.name = id, name
         #: of its own, if it ran where it was enqueued (EAGER).
         self._store = store
-        self._waits = False
-        #: it was cancelled before its commit, and is never sent.
-        self.is_dropped = False
+        self._waits = self._is_dropped = False
+        #: its row in the outbox, and the queue and id of each job that it begins with.
+        self._kept: outbox.Kept | None = None
+        self._firsts: Sequence[tuple[str, str]] = ()
 
     def __repr__(self) -> str:
         return f"<WorkflowHandle {self.name!r} {self.id}>"
@@ -45,9 +49,15 @@ class WorkflowHandle:
     def __hash__(self) -> int:
         return hash(self.id)
 
-    def deferred(self) -> None:
-        """It waits for the commit."""
-        self._waits = True
+    def deferred(self, kept: outbox.Kept | None, firsts: Sequence[tuple[str, str]]) -> None:
+        """It waits for the commit.  `kept`: its row in the outbox; `firsts`: (queue, id) of its first jobs."""
+        self._waits, self._kept, self._firsts = True, kept, firsts
+
+    def is_dropped(self, *, at_commit: bool = False) -> bool:
+        """Return whether it was cancelled before it was sent.  A rollback of the block that did it undoes that."""
+        if self._kept is not None and self._kept.has_come_back(at_commit=at_commit):
+            self._is_dropped, self._waits = False, True
+        return self._is_dropped
 
     def sent(self) -> None:
         """It is in the store."""
@@ -73,9 +83,15 @@ class WorkflowHandle:
     @property
     def state(self) -> str:
         """How it stands.  Raises WorkflowNotFound."""
-        if self.is_dropped:
+        if self.is_dropped():
             return "cancelled"
-        return DEFERRED if self._waits else self.info.state
+        return DEFERRED if self._is_waiting() else self.info.state
+
+    def _is_waiting(self) -> bool:
+        """Return whether it is not in the store yet, as far as is known here."""
+        if self._waits and self._kept is not None and reading.read(self.store, self.id) is not None:
+            self._waits = False  # a worker has sent it
+        return self._waits
 
     @property
     def counts(self) -> dict[str, int]:
@@ -97,9 +113,10 @@ class WorkflowHandle:
         """Wait until it has ended.  Returns what its last step returned, if one step is the last; else None.
 
         Raises JobFailed if it is stopped or cancelled, TimeoutError after `timeout` seconds (None = never),
-        WorkflowNotFound if it has left the store."""
+        WorkflowNotFound if it has left the store, JobsError inside a job."""
         watch, until = self._watch(), None if timeout is None else time.monotonic() + timeout
         while (found := watch.look()) is not None:
+            refuse_in_job(repr(self))
             if found.end is not None:
                 try:
                     wait_for([found.end], self._left(until, timeout, found.patience))
@@ -109,7 +126,7 @@ class WorkflowHandle:
         return self._result()
 
     def _watch(self) -> Watch:
-        if self._waits:
+        if self._is_waiting():
             raise JobFailed(
                 f"{self!r} is deferred: it is enqueued when its transaction commits. Wait for it after that."
             )
@@ -135,15 +152,29 @@ class WorkflowHandle:
 
     def cancel(self) -> None:
         """Cancel what waits, and ask what runs to stop.  One that is stopped cannot be retried any more.  A workflow
-        that waits for its commit is never sent.  It has no effect on one that has succeeded.
+        that waits for its commit is never sent.  It has no effect on one that has succeeded.  If it has a row in the
+        outbox, a rollback of the block that cancelled it undoes that.
 
         Raises WorkflowNotFound."""
-        if self._waits:
-            self.is_dropped, self._waits = True, False
-        elif not self.is_dropped and self.info.may_be_cancelled:
-            engine.stop(self.store, self.id)
+        if self.is_dropped():
+            return
+        if not self._waits or (self._kept is not None and not self._kept.leave(self._left_outbox)):
+            if self.info.may_be_cancelled:
+                engine.stop(self.store, self.id)
+        elif self._kept is None or self._kept.is_leaving:
+            self._is_dropped, self._waits = True, False
 
     acancel = async_twin(cancel)
+
+    def _left_outbox(self) -> None:
+        """Its row is deleted for good.  If a worker had read it before, the store has it, or must refuse its jobs."""
+        self._is_dropped, self._waits = True, False
+        with suppress(StoreUnavailable):
+            for queue, id in self._firsts:
+                self.store.void(queue, [id])
+            if reading.read(self.store, self.id) is not None:
+                self._is_dropped = False
+                engine.stop(self.store, self.id)
 
     def retry(self) -> int:
         """Queue again the jobs of all steps that ended without success, so that it goes on.  Returns how many moved.

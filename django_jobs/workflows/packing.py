@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from django_jobs.conf import get_settings
 from django_jobs.core.values import NewJob
-from django_jobs.enqueue.request import STEP, check_size
+from django_jobs.enqueueing.request import STEP, check_size
 from django_jobs.exceptions import PayloadError
+from django_jobs.serialization.checked import Unreadable, is_count, is_moment, loaded, loads
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import why_missing, without_worker
 
@@ -29,20 +30,47 @@ class Start(NamedTuple):
 
 def pack(starts: Sequence[Start]) -> bytes:
     """Return these steps as one value: a line of JSON, then their records."""
-    head = [[s.step, s.queue, s.new.id, s.new.run_at, s.new.expires_in, len(s.new.record)] for s in starts]
+    head = [
+        # The delay of a step counts from its start.  Older versions cannot read it: only steps that have one say it.
+        [s.step, s.queue, s.new.id, s.new.run_at, s.new.expires_in, len(s.new.record), *filter(None, [s.new.run_in])]
+        for s in starts
+    ]
     text = json.dumps(head, separators=(",", ":")).encode()
     return text + b"\n" + b"".join(start.new.record for start in starts)
 
 
 def unpack(value: bytes) -> Iterator[Start]:
-    """Yield the steps of a value that `pack` wrote."""
+    """Yield the steps of a value that `pack` wrote.  Raises Unreadable or CorruptRecord."""
     head, _, records = value.partition(b"\n")
     at = 0
-    for step, queue, id, run_at, expires_in, length in json.loads(head):
-        record = records[at : at + length]
-        at += length
-        controls = decode(id, queue, record).controls
-        yield Start(step, queue, NewJob(id, record, controls, run_at, expires_in=expires_in, digest=STEP))
+    steps = loads(head)
+    for given in steps if isinstance(steps, list) else [steps]:
+        match given:
+            case [str(step), str(queue), str(id), run_at, expires_in, length, *more] if (
+                is_moment(run_at)
+                and is_count(length)
+                and (expires_in is None or is_count(expires_in))
+                and len(more) <= 1
+                and all(map(is_count, more))
+            ):
+                record = records[at : at + length]
+                at += length
+                controls = decode(id, queue, record).controls
+                yield Start(
+                    step,
+                    queue,
+                    NewJob(
+                        id,
+                        record,
+                        controls,
+                        run_at,
+                        run_in=more[0] if more else None,
+                        expires_in=expires_in,
+                        digest=STEP,
+                    ),
+                )
+            case _:
+                raise Unreadable(f"{given!r:.100} is no step")
 
 
 def chunks(rows: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
@@ -58,7 +86,7 @@ def with_results(start: Start, results: Mapping[str, bytes]) -> Start:
     if len(lines) != 6 or b'"$step"' not in args:
         return start
     values = {step: _as_argument(result) for step, result in results.items()}
-    filled = json.dumps(_filled(json.loads(args), values), separators=(",", ":"), ensure_ascii=False).encode()
+    filled = json.dumps(_filled(loads(args), values), separators=(",", ":"), ensure_ascii=False).encode()
     try:
         check_size(name_of(start.new.record), filled, get_settings())
     except PayloadError as error:
@@ -71,7 +99,7 @@ def _as_argument(result: bytes) -> Any:
     why = why_missing(stored)
     if why is not None:
         return {"$absent": why}
-    return json.loads(stored) if stored else None
+    return loaded(stored, {"$absent": "the result cannot be read"}) if stored else None
 
 
 def _filled(value: Any, results: Mapping[str, Any]) -> Any:

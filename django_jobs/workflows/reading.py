@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django_jobs.stores.values.workflows import LIVE, MOST_JOBS
+from django_jobs.serialization.checked import is_count, loaded, notice, read_count
+from django_jobs.stores.values.workflows import LIVE, MOST_JOBS, MOST_STEPS
 from django_jobs.workflows.packing import CHUNK
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class WorkflowInfo(NamedTuple):
         return {state: self.counts[state] for state in STOPPING if self.counts[state]}
 
 
-class Row(NamedTuple):
+class WorkflowRow(NamedTuple):
     """What is known of a step before it runs."""
 
     #: "" = it has none.
@@ -80,6 +80,10 @@ class Row(NamedTuple):
     after: Sequence[int]
     #: "wait" | "cancel" | "run"
     if_dead: str
+
+
+#: A step whose description is damaged.
+UNREADABLE = WorkflowRow("", "unreadable", "", (), "wait")
 
 
 class StepInfo(NamedTuple):
@@ -115,32 +119,47 @@ def _info(id: str, found: Sequence[bytes | None]) -> WorkflowInfo | None:
     kind, name, created, touched, state, ended, total, closed, *rest = found
     if kind is None:
         return None
-    numbers = [int(number or 0) for number in rest[: len(STEP_STATES)]]
+    numbers = [read_count(number or 0) for number in rest[: len(STEP_STATES)]]
     marks = rest[len(STEP_STATES) :]
     defined = {name: (marks[2 * i], marks[2 * i + 1]) for i, name in enumerate(_CALLBACKS)}
     return WorkflowInfo(
         id,
-        kind.decode(),
+        "batch" if kind == b"batch" else "workflow",
         (name or b"").decode(errors="replace"),
-        (state or b"running").decode(),
-        int(created or 0),
-        int(touched or 0),
-        None if ended is None else int(ended),
-        int(total or 0),
+        (state or b"running").decode(errors="replace"),
+        read_count(created or 0),
+        read_count(touched or 0),
+        None if ended is None else read_count(ended),
+        read_count(total or 0),
         dict(zip(STEP_STATES, numbers, strict=True)),
         kind != b"batch" or closed is not None,
         {name: mark is not None for name, (what, mark) in defined.items() if what is not None},
     )
 
 
-def outline(store: Store, id: str, offset: int = 0, limit: int | None = None) -> list[Row]:
+def outline(store: Store, id: str, offset: int = 0, limit: int | None = None) -> list[WorkflowRow]:
     """Return what the steps of a workflow are, in the order of their numbers."""
     (total,) = store.workflow_fields(id, ("total",))
-    end = int(total or 0) if limit is None else min(int(total or 0), offset + limit)
+    number = min(read_count(total or 0), MOST_STEPS)
+    end = number if limit is None else min(number, offset + limit)
     first = offset // CHUNK
     chunks = store.workflow_fields(id, [f"o{i}" for i in range(first, -(-end // CHUNK))])
-    rows = [Row(*row) for chunk in chunks for row in json.loads(chunk or b"[]")]
+    rows = [row for chunk in chunks for row in _rows(chunk)]
     return rows[offset - first * CHUNK : max(end - first * CHUNK, 0)]
+
+
+def _rows(chunk: bytes | None) -> list[WorkflowRow]:
+    """Return the rows of a chunk; what cannot be read is named UNREADABLE, so that the numbers of the others stay."""
+    given = loaded(chunk or b"[]")
+    return [_row(each) for each in given] if isinstance(given, list) else [UNREADABLE] * CHUNK
+
+
+def _row(given: Any) -> WorkflowRow:
+    match given:
+        case [str(), str(), str(), list(after), str()] if all(map(is_count, after)):
+            return WorkflowRow(*given)
+    notice(f"{given!r:.100} is no step")
+    return UNREADABLE
 
 
 def steps(store: Store, id: str, offset: int = 0, limit: int | None = None) -> list[StepInfo]:
@@ -153,7 +172,7 @@ def steps(store: Store, id: str, offset: int = 0, limit: int | None = None) -> l
     found = []
     for row, number, stand, wait in zip(rows, numbers, stands, waits, strict=True):
         if stand is not None:
-            state = stand.decode().split(":")[1]
+            state = read_stand(stand).state
         else:
             state = LIVE if wait is None else "waiting" if stopped is None else "cancelled"
         found.append(
@@ -197,8 +216,26 @@ def part_of_batch(
 
 
 def _job_of_batch(job_id: str, stand: bytes) -> StepInfo | None:
-    _, state, queue = stand.decode().split(":", 2)
+    _, state, queue = read_stand(stand)
     return None if state == "none" else StepInfo(0, "", "", queue, job_id, state)
+
+
+class Stand(NamedTuple):
+    """Where a step stands, as lua/workflows writes it."""
+
+    #: of its job's last note.
+    number: str
+    #: LIVE, as it ended, or what else is written there.
+    state: str
+    #: of a job of a batch.
+    queue: str
+
+
+def read_stand(text: bytes) -> Stand:
+    """Read a field "s:" of a workflow or batch; what is missing is ""."""
+    number, _, rest = text.decode(errors="replace").partition(":")
+    state, _, queue = rest.partition(":")
+    return Stand(number, state, queue)
 
 
 def page(store: Store, offset: int = 0, limit: int = 50) -> list[WorkflowInfo]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from django.utils.module_loading import import_string
 
+from django_jobs import outbox
 from django_jobs.conf import get_settings
-from django_jobs.enqueue import commits, membership, submit
-from django_jobs.enqueue import request as new_job
+from django_jobs.enqueueing import commits, membership, submit
+from django_jobs.enqueueing import request as new_job
 from django_jobs.exceptions import InvalidArguments, InvalidWorkflow, QueueFull
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
 from django_jobs.workflows import engine
 from django_jobs.workflows.encoding import Planned, fields_of
 from django_jobs.workflows.handle import WorkflowHandle
-from django_jobs.workflows.packing import Start
+from django_jobs.workflows.packing import Start, unpack
+
+#: The names of the fields that hold the first steps.
+_FIRSTS = re.compile(r"f\d+")
 
 
 def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> WorkflowHandle:
@@ -37,24 +42,45 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
         return WorkflowHandle(id, name, store=store)
     handle = WorkflowHandle(id, name)
     waits = settings.on_commit if on_commit is None else on_commit
-    if waits and submit.in_transaction(settings.database):
-        handle.deferred()
-        commits.after_commit(lambda: _send_now(handle, fields, starts), f"workflow {name!r} ({id})", settings)
+    entry = None
+    if submit.is_kept(on_commit, settings):
+        now = new_job.now_ms()
+        entry = outbox.Entry(outbox.Kind.WORKFLOW, id, name, fields=fields, at=now, token=new_job.new_id(now))
+    if entry is not None or (waits and submit.in_transaction(settings.database)):
+        kept = None if entry is None else outbox.Kept(entry.token, settings.database)
+        handle.deferred(kept, [(start.queue, start.new.id) for start in starts])
+        commits.after_commit(lambda: _send_now(handle, fields, starts), f"workflow {name!r} ({id})", settings, entry)
     else:
         _send_now(handle, fields, starts)
     return handle
 
 
 def _send_now(handle: WorkflowHandle, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> None:
-    if handle.is_dropped:
+    if handle.is_dropped(at_commit=True):
         return
     _check_room(starts)
-    store = get_store()
-    store.add_workflow(handle.id, fields, check_in=engine.CHECK_SOON)
+    _add(handle.id, fields)
+    handle.sent()
+    engine.start_first(get_store(), handle.id, starts)
+
+
+def _add(id: str, fields: Mapping[str, bytes | int]) -> None:
+    get_store().add_workflow(id, fields, check_in=engine.CHECK_SOON)
     if ACTIVE:
         crashpoint("workflow.added")
-    handle.sent()
-    engine.start_first(store, handle.id, starts)
+
+
+def send_kept(entry: outbox.Entry) -> None:
+    """Send a workflow from the outbox; a second time, this changes nothing.  Raises QueueFull and StoreError."""
+    starts = [
+        start
+        for name, value in entry.fields.items()
+        if isinstance(value, bytes) and _FIRSTS.fullmatch(name)
+        for start in unpack(value)
+    ]
+    _check_room(starts)
+    _add(entry.key, entry.fields)
+    engine.start_first(get_store(), entry.key, starts)
 
 
 def _check_room(starts: Sequence[Start]) -> None:

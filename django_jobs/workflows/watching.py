@@ -84,7 +84,7 @@ class Watch:
         waits = [None] * len(steps) if is_batch else self._store.workflow_fields(self._id, [f"l:{s}" for s in steps])
         left, live = [], None
         for place, stand, wait in zip(self._part, stands, waits, strict=True):
-            state = LIVE if stand is None else stand.decode().split(":")[1]
+            state = LIVE if stand is None else reading.read_stand(stand).state
             if state == LIVE:
                 left.append(place)
                 live = live or (place if wait is None else None)
@@ -98,5 +98,5 @@ class Watch:
 
     def _jobs(self) -> Iterator[Sequence[tuple[str, str]]]:
         found = self._store.workflow_scan(self._id, "s:")
-        while part := [(id, stand.decode().split(":", 2)[2]) for id, stand in islice(found, CHUNK)]:
+        while part := [(id, reading.read_stand(stand).queue) for id, stand in islice(found, CHUNK)]:
             yield part

@@ -55,22 +55,3 @@ def test_a_search_that_goes_on_shows_its_progress_and_ends(
         continue
     expect(page.get_by_text("1 match. 12 of 12 jobs were checked.")).to_be_visible()
     expect(page.locator('input[name="job"]')).to_have_count(1)
-
-
-@pytest.mark.parametrize("queues", [6, 20])
-def test_all_jobs_of_one_error_are_three_clicks_away(
-    queues: int, console_store: Store, open_page: Callable[..., Page]
-) -> None:
-    """Which error, since when, all of its jobs: from the list of dead jobs over many queues."""
-    filler = Filler(console_store)
-    for i in range(queues * 2):
-        filler.make(State.DEAD, "declined" if i % 4 else "timed out", "BankError", queue=f"q{i:02}")
-    page = open_page("jobs/dead/")
-    page.get_by_role("link", name="By error").click()
-    row = page.locator(".jobs-groups li").filter(has_text="timed out")
-    assert f"{queues // 2} " in row.inner_text() or str(queues // 2) in row.inner_text()
-    row.get_by_role("link").first.click()
-    expect(page.locator('input[name="job"]')).to_have_count(queues // 2 if queues % 2 == 0 else queues // 2 + 1)
-    page.get_by_text("all matching jobs").click()
-    page.locator('button[name="verb"]').first.click()
-    expect(page.get_by_text(f"{queues // 2} jobs match")).to_be_visible()

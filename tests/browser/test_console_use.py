@@ -26,6 +26,7 @@ def test_a_dead_job_is_retried_with_the_keyboard_alone(console_store: Store, ope
     expect(page.locator(".messagelist")).to_contain_text("1 job was queued.")
 
 
+@pytest.mark.timed(beside=1)
 def test_tabbing_reaches_filters_actions_and_rows_in_reading_order(
     console_store: Store, open_page: Callable[..., Page]
 ) -> None:

@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 
 from django_jobs import Batch, Workflow, job
 from django_jobs.stores.redis import Store
+from tests.browser.conftest import SIZES
 from tests.browser.test_console_axe import COLOURS, RULES, program, violations
 from tests.contract.workflows.steps import DEAD, ENDS, act, run
 from tests.integration.console.workflows import flows
@@ -64,24 +65,24 @@ def fill(store: Store) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("size", "scheme"), LOOKS)
 def test_the_pages_fit_and_axe_finds_nothing(
-    size: str,
-    scheme: str,
     console_store: Store,
     open_page: Callable[..., Page],
     live_server: Any,
     shoot: Callable[[Page, str], Any],
 ) -> None:
     paths, script = fill(console_store), program()
-    page = open_page("", size, scheme)
+    page = open_page()
     found = []
 
     def look(name: str) -> None:
-        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        shoot(page, f"flow-{name}-{size}-{scheme}")
-        assert wide <= 0, f"{name} is {wide} px wider than the screen"
-        found.extend(violations(page, script, name, COLOURS if scheme == "dark" else RULES))
+        for size, scheme in LOOKS:
+            page.set_viewport_size(SIZES[size])
+            page.emulate_media(color_scheme=scheme)
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            shoot(page, f"flow-{name}-{size}-{scheme}")
+            assert wide <= 0, f"{name} is {wide} px wider than the screen of a {size}"
+            found.extend(violations(page, script, name, COLOURS if scheme == "dark" else RULES))
 
     for name, path in paths.items():
         page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,11 @@ import pytest
 from playwright.sync_api import Page
 
 from django_jobs import Batch, Workflow, browse, job
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Attempt, Controls, Done, State
+from django_jobs.operations import errors, releases
+from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
@@ -27,7 +32,11 @@ from tests.support.console_data import (
     worker_numbers,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif("SCREENSHOTS" not in os.environ, reason="draws pictures into the folder SCREENSHOTS"),
+]
 
 MINUTE = 60_000
 KINDS = [
@@ -37,10 +46,39 @@ KINDS = [
     ("shop.notify_partner", "webhooks", [[7021], {"url": "https://partner.example/orders"}]),
 ]
 ERRORS = [
-    ("requests.exceptions.HTTPError", "500 Server Error for url: https://partner.example/orders/{}"),
-    ("TimeoutError", "Connection to mail.example.com timed out after {} s"),
-    ("shop.errors.CardDeclined", "Card of order {} was declined: insufficient funds"),
+    (
+        "requests.exceptions.HTTPError",
+        "500 Server Error for url: https://partner.example/orders/{}",
+        "shop/partner.py, in notify: response.raise_for_status()",
+    ),
+    (
+        "TimeoutError",
+        "Connection to mail.example.com timed out after {} s",
+        "shop/jobs.py, in send_receipt: smtp.send(order.receipt(), to=order.email)",
+    ),
+    (
+        "shop.errors.CardDeclined",
+        "Card of order {} was declined: insufficient funds",
+        "shop/payments.py, in charge: raise CardDeclined(order)",
+    ),
 ]
+
+
+def resize_photo(path: str, width: int) -> None:
+    """Jobs of a type that the web process does not know show neither arguments nor messages."""
+
+
+def notify_partner(order_id: int, url: str) -> None:
+    """Another job of the shop."""
+
+
+def export_orders(year: int, month: int) -> None:
+    """A job that runs for minutes."""
+
+
+OTHERS = (resize_photo, notify_partner, export_orders)
+#: Which releases ran, from which minute on.
+RELEASES = {"2026.11.3": 0, "2026.11.4": 34}
 
 
 @pytest.fixture
@@ -52,8 +90,12 @@ def console_store(make_redis_store: Callable[..., Store]) -> Iterator[Store]:
     store: Store = make_redis_store(clock=lambda: moment[0])
     use_store(store)
     filler = Filler(store)
+    for function in OTHERS:
+        registry.register(JobDefinition(function, name=f"shop.{function.__name__}"))
     with shop_jobs():
         for minute in range(60):
+            for release in [name for name, first in RELEASES.items() if first == minute]:
+                releases.noting(release)()
             health_issue = 22 <= minute <= 31
             for i in range(chance.randint(9, 16) + (minute % 13 == 0) * 9):
                 kind = KINDS[chance.randrange(4)]
@@ -71,6 +113,8 @@ def console_store(make_redis_store: Callable[..., Store]) -> Iterator[Store]:
         leave(store, filler, now)
         moment[0] = now
         yield store
+    for function in OTHERS:
+        registry.unregister(f"shop.{function.__name__}")
     use_store(None)
 
 
@@ -86,9 +130,10 @@ def work(store: Store, filler: Filler, chance: Any, kind: Any, *, fails: bool, b
         waited = chance.randint(1, 9) * (40 if busy else 1)
         store.complete(queue, [Done(claim, b"null", chance.randint(20, 400), name, wait_ms=waited)])
         return
-    error, message = ERRORS[{"webhooks": 0, "payments": 2}.get(queue, 1)]
+    error, message, frame = ERRORS[{"webhooks": 0, "payments": 2}.get(queue, 1)]
     said = message.format(30 if queue in {"mail", "photos"} else filler.number)
-    attempt = Attempt(1, "failed", store.now(), 30_021, claim.worker, error, said, TRACEBACK)
+    release = list(releases.releases())[-1]
+    attempt = Attempt(1, "failed", store.now(), 30_021, claim.worker, error, said, TRACEBACK, release, frame)
     if last:
         store.bury(claim, attempt)
     else:
@@ -98,14 +143,18 @@ def work(store: Store, filler: Filler, chance: Any, kind: Any, *, fails: bool, b
 def leave(store: Store, filler: Filler, now: int) -> None:
     """What waits, runs and is closed at this moment."""
     queues = ["default", "mail", "payments", "photos", "reports", "webhooks"]
-    for name, hours in (("web-1:4711", 9), ("web-2:1822", 3)):
-        info = worker_info(host=name[:5], queues=queues, started_at=now - hours * 60 * MINUTE)
-        store.publish_worker(name, info, 3_600_000)
+    running = list[dict[str, Any]]()
     for i in range(5):
         id = filler.add("shop.export_orders", [[2026], {"month": i + 1}], queue="reports")
+        about = {"id": id, "name": "shop.export_orders", "queue": "reports", "since": now - (19 - 3 * i) * MINUTE}
+        running.append(about)
         claim = filler.run(id, queue="reports")
         text = f'{{"message": "rows {i + 1},200 of 10,000", "progress": 0.{i + 1}2, "at": {now}}}'
         store.checkin(claim, text.encode())
+    for n, (name, hours) in enumerate((("web-1:4711", 9), ("web-2:1822", 3))):
+        child = {"name": f"{name}/1", "pid": 4712, "lane": "shared", "memory": 48_000_000, "jobs": running[n::2]}
+        info = worker_info(host=name[:5], queues=queues, started_at=now - hours * 60 * MINUTE, children=[child])
+        store.publish_worker(name, info, 3_600_000)
     for i in range(14):
         filler.add("shop.send_receipt", [[9000 + i], {}], queue="mail", controls=Controls(priority=i % 3 * 5))
         filler.make(State.SCHEDULED, name="shop.send_reminder", queue="mail", run_in=(i + 2) * MINUTE * 60)
@@ -123,6 +172,13 @@ def test_the_pictures_of_the_documentation(
     page.goto(f"{base}jobs/dead/?group=1")
     assert page.locator(".jobs-groups li").count() == 3
     shoot(page, "errors")
+    of_partner = next(each for each in errors.inbox().errors if "HTTPError" in each.type)
+    errors.decide(of_partner, by="ada", note="The partner knows: they mend it this week.")
+    page.goto(f"{base}errors/")
+    assert page.locator(".jobs-table tbody tr").count() == 3
+    shoot(page, "inbox")
+    page.goto(f"{base}errors/{of_partner.id}/")
+    shoot(page, "inbox-error")
     dead = console_store.page("mail", State.DEAD, 0, 1)[0].id
     page.goto(f"{base}job/mail/{dead}/")
     assert page.get_by_text("TimeoutError").count() > 0
@@ -156,9 +212,15 @@ def test_the_pictures_of_tags_an_error_a_week_and_a_worker(
         assert page.locator(".jobs-bar-good").count() > 10
         shoot(page, "overview-week")
         base = f"{live_server.url}/admin/django_jobs/dashboard/"
+        page.goto(f"{base}types/shop.send_receipt/?period=week")
+        assert page.locator("#jobs-run-times").count() == 1
+        shoot(page, "job-type")
         page.goto(f"{base}jobs/dead/?group=tag")
         assert page.locator(".jobs-groups li").count() == 3
         shoot(page, "tags")
+        page.goto(f"{base}jobs/dead/?queue=payments&from=2026-01-01T08:30&until=2099-12-31")
+        assert page.locator(".jobs-list tbody tr").count() > 3
+        shoot(page, "dead")
         error = browse.error_groups(State.DEAD, browse.Match())[0]
         page.goto(f"{base}jobs/dead/?error={error.key}&period=week")
         assert page.locator(".jobs-error .jobs-bar-bad").count() > 5
@@ -166,6 +228,39 @@ def test_the_pictures_of_tags_an_error_a_week_and_a_worker(
         page.goto(f"{base}workers/web-2:1822/?period=day")
         assert page.locator(".jobs-bar-good").count() >= 23
         shoot(page, "worker")
+    use_store(None)
+
+
+def test_the_picture_of_a_night(
+    make_redis_store: Callable[..., Store], open_page: Callable[..., Page], shoot: Callable[..., Any], settings: Any
+) -> None:
+    """Schedules around this moment: one ran, one failed, one was skipped, one missed its time, one is paused."""
+    clock = MachineClock()
+    store = make_redis_store(clock=clock)
+    own = {"nightly_report": "0 3 * * *", "hourly_sync": "0 */2 * * *", "import_prices": "30 4 * * *"}
+    settings.DJANGO_JOBS = {
+        **settings.DJANGO_JOBS,
+        "SCHEDULES": {
+            name: {"job": "shop.send_receipt", "cron": cron, "args": [1], "overlap": "skip", "timezone": "UTC"}
+            for name, cron in own.items()
+        },
+    }
+    use_store(store)
+    with shop_jobs():
+        clock.shift = -24 * 60 * MINUTE
+        periodic = Periodic(lambda: 0.0)
+        while clock.shift < 0:
+            periodic.tick()
+            for claim in store.claim("default", "web-1:4711/1", 9, lease=600_000).claims:
+                if "import" in claim.id:
+                    store.bury(claim, Attempt(1, "failed", store.now(), 900, "w", "OSError", "no such host", TRACEBACK))
+                else:
+                    store.complete("default", [Done(claim, b"null", 900, "shop.send_receipt")])
+            clock.shift += (180 if -10 < clock.shift / 60 / MINUTE < -6 else 30) * MINUTE
+        clock.shift = 0
+        page = open_page("schedules/tonight/")
+        assert page.locator("[data-ended=missed]").count() > 0
+        shoot(page, "tonight")
     use_store(None)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django_jobs.core.values import Added, Attempt, Claim, Done, JobInfo, Lane, NewJob, State
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
+from django_jobs.stores.redis.workflows import read_note
 
 Q = "default"
 LEASE = 30_000
@@ -84,3 +85,13 @@ def finish(store: Store, state: State, *jobs: NewJob) -> None:
             store.bury(claimed, FAILED)
         else:
             store.discard(claimed, FAILED._replace(outcome="discarded"))
+
+
+def notes_of(store, queue):
+    """The notes that nobody has followed yet."""
+    return [read_note(text) for text in store.transport.client.lrange(store.keys.of(queue)["notes"], 0, -1)]
+
+
+def lose_notes(store, queue):
+    """They are lost with the last second of their server."""
+    store.transport.client.delete(store.keys.of(queue)["notes"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_jobs.core.values import Claim
+from django_jobs.core.values import Claim, Ended, State
 from django_jobs.stores.redis import Store
 from tests.contract.acts import FAILED, Q
 
@@ -32,3 +32,11 @@ def released(store: Store, claimed: Claim, clock: Any) -> None:
 
 def handed_back(store: Store, claimed: Claim, clock: Any) -> None:
     assert [job.id for job in store.release_worker(Q, claimed.worker)] == [claimed.id]
+
+
+def parked(store: Store, claimed: Claim, clock: Any) -> None:
+    store.park(claimed, "digest")
+
+
+def refiled(store: Store, claimed: Claim, clock: Any) -> None:
+    assert store.settle(Q, [Ended(claimed, "refile", record=claimed.record)]) == [State.QUEUED]

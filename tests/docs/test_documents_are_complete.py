@@ -8,13 +8,14 @@ import tomllib
 from argparse import ArgumentParser
 from ast import literal_eval
 from contextlib import suppress
+from inspect import isfunction
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from django.dispatch import Signal
 
-from django_jobs import signals
+from django_jobs import operating, operations, signals
 from django_jobs.conf import Settings, read
 from django_jobs.conf.values import KEYS, QUEUE_KEYS
 from django_jobs.core.options.declared import KNOWN
@@ -233,7 +234,8 @@ def test_every_address_of_the_project_is_one_of_those_in_its_metadata() -> None:
     """A new home of the source or of the documents is written in pyproject.toml; this names what else must change."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bases = (project["urls"]["Source"], project["urls"]["Documentation"])
-    files = [*PAGES, *(ROOT / "deploy").rglob("*.*"), *(ROOT / "django_jobs").rglob("*.py")]
+    deploy = [file for file in (ROOT / "deploy").rglob("*.*") if file.suffix != ".pyc"]
+    files = [*PAGES, *deploy, *(ROOT / "django_jobs").rglob("*.py")]
     found = [(name(file), link) for file in files for link in re.findall(r"https?://[^\s()<>\"'`]+", file.read_text())]
     assert {file for file, link in found if link.startswith(bases)} >= {"README.md", "SECURITY.md"}
     assert [(file, link) for file, link in found if project["name"] in link and not link.startswith(bases)] == []
@@ -246,3 +248,13 @@ def test_every_test_mark_is_a_promise_that_is_written_down() -> None:
 def test_nothing_in_the_documents_is_unfinished() -> None:
     for page in PAGES:
         assert not re.search(r"\bTODO\b|\bFIXME\b|\bTBD\b", page.read_text()), name(page)
+
+
+def test_every_function_that_operations_reads_with_is_in_the_reference() -> None:
+    told = {call.partition("(")[0] for call in column("reference/operations.md", "function")}
+    public = {
+        name
+        for name, value in vars(operating).items()
+        if isfunction(value) and value.__module__ == operating.__name__ and not name.startswith("_")
+    }
+    assert public <= told <= set(operations.__all__)

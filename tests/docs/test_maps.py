@@ -19,25 +19,6 @@ PAGE = "docs/contributing/internals.md"
 #: is asked for at each call, because a test run has one for each test.  The tenth is connection/thread_connection.py,
 #: which sends and reads without redis-py's layers.
 MOST_FILES_OF_ENQUEUE = 11
-#: Files on the way of a job through a thread of a child: from the claim call until its end is stored.  The 26th counts
-#: for the charts of a worker: worker/tally.py, which its parent reads.
-MOST_FILES_OF_A_RUN = 26
-#: The types of which one job has objects, from `enqueue()` until its end is stored.  A batch, and what the
-#: worker keeps of it, count as types of its one job.
-TYPES = {
-    "NewJobRequest",  # what the caller asks for, before and after the enqueue middleware
-    "NewJob",  # the job as the store takes it
-    "Ready",  # request, job and handle, until the store has answered
-    "JobHandle",  # what the caller gets
-    "Claimed",  # the answer to a claim call
-    "Claim",  # the right to run one job
-    "Job",  # the record that was read
-    "RunningJob",  # what middleware and `get_context()` see
-    "Prepared",  # claim, job, context and function together
-    "Attempted",  # the attempt that ended
-    "Done",  # the end as the store takes it
-    "_Ended",  # the call that ends jobs, for as long as its answer may be lost
-}
 MAP = re.compile(r"^```\n(enqueue .*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"[a-z_/]+\.(?:py|lua)")
 #: Enqueues a job and has a worker run it.  Each process notes which files of the package it runs, in their order; the
@@ -78,56 +59,6 @@ if sys.argv[2] == "fails":
     fails.enqueue()
 threading.setprofile(follow)
 sys.setprofile(follow)
-call_command("runworkers", burst=True, processes=1, threads=1, verbosity=0)
-"""
-
-#: A thread of a worker notes which files it runs from each claim call on, and of which types of the package it makes
-#: objects.  It writes both once the jobs are settled.
-RUN = """
-import os, sys, threading
-import django
-from django.conf import settings
-
-settings.configure(INSTALLED_APPS=["django_jobs"], DJANGO_JOBS={"STORE": sys.argv[1]}, USE_TZ=True)
-django.setup()
-import django_jobs
-from django.core.management import call_command
-
-root, seen, types = os.path.dirname(django_jobs.__file__) + os.sep, [], []
-
-def follow(frame, event, arg):
-    name, function = frame.f_code.co_filename, frame.f_code.co_name
-    if not name.startswith(root) or not threading.current_thread().name.startswith("runner"):
-        return
-    file = name.removeprefix(root)
-    if (event, function, file) == ("call", "claim", "stores/redis/running.py"):
-        seen.clear()
-        types.clear()
-    if file not in seen:
-        seen.append(file)
-    if (event, function) == ("return", "settle_now"):
-        os.write(1, (" ".join(seen) + "|" + " ".join(types) + "\\n").encode())
-
-def note(frame, event, arg):
-    follow(frame, event, arg)
-    if event == "call" and threading.current_thread().name.startswith("runner"):
-        made = made_by(frame)
-        if made is not None and made.__module__.startswith("django_jobs") and made.__name__ not in types:
-            types.append(made.__name__)
-
-def made_by(frame):
-    if frame.f_globals.get("__name__", "").startswith("namedtuple_"):
-        return frame.f_locals.get("_cls")
-    code = frame.f_code
-    return type(frame.f_locals[code.co_varnames[0]]) if code.co_name == "__init__" else None
-
-@django_jobs.job(name="followed")
-def followed(more):
-    if more:
-        followed.enqueue(more - 1)
-
-followed.enqueue(2)  # the first jobs of a thread make what is made once
-threading.setprofile(note)
 call_command("runworkers", burst=True, processes=1, threads=1, verbosity=0)
 """
 
@@ -174,18 +105,3 @@ def test_a_job_passes_the_files_of_the_map(which, row):
     assert [file for file in enqueued if file in drawn] == drawn
     assert len(enqueued) <= MOST_FILES_OF_ENQUEUE, enqueued
     assert {file for file in rows(PAGE)[row] if file.endswith(".py")} - ran == set()
-
-
-@pytest.mark.redis
-def test_a_thread_runs_a_job_in_few_files():
-    *_, files = [line.partition("|")[0] for line in run(RUN).splitlines()]
-    assert {"worker/child/thread.py", "execution/executor.py", "stores/redis/settling.py"} <= set(files.split())
-    assert len(files.split()) <= MOST_FILES_OF_A_RUN, files.split()
-
-
-@pytest.mark.redis
-def test_a_job_has_few_types():
-    """Among the jobs that a thread runs is one that enqueues another, so both halves of the way are followed."""
-    of_each = [set(line.partition("|")[2].split()) for line in run(RUN).splitlines()]
-    assert TYPES in of_each, of_each
-    assert set().union(*of_each[1:]) <= TYPES

@@ -88,14 +88,17 @@ def test_sentry_sees_one_trace_from_the_request_to_the_job(recipes: Any, redis_s
             run_all(redis_store, recipes.process)
     finally:
         sentry_sdk.get_client().close(timeout=0)
-        sentry_sdk.init()
+        sentry_sdk.get_global_scope().set_client(None)
     request, attempt = sent
     published, processed = request["spans"][0], attempt["spans"][0]
     assert (published["op"], processed["op"]) == ("queue.publish", "queue.process")
     assert published["data"]["messaging.message.id"] == processed["data"]["messaging.message.id"] == handle.id
     assert processed["data"]["messaging.message.retry.count"] == 0
     assert request["contexts"]["trace"]["trace_id"] == attempt["contexts"]["trace"]["trace_id"]
-    assert errors[0]["exception"]["values"][0]["value"] == "the recipe shows me"
+    (error,) = errors[0]["exception"]["values"]
+    assert error["value"] == "the recipe shows me"
+    assert error["stacktrace"]["frames"]
+    assert all("vars" not in frame for frame in error["stacktrace"]["frames"])
 
 
 def called() -> None:

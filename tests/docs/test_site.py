@@ -50,6 +50,7 @@ def test_the_site_can_be_searched_and_has_a_light_and_a_dark_theme(site: Path) -
     assert "theme-toggle" in (site / "index.html").read_text()
 
 
+@pytest.mark.accepts("K32")
 def test_the_reference_shows_every_public_name_with_its_docstring(site: Path) -> None:
     import django_jobs
     from django_jobs import exceptions

@@ -11,7 +11,7 @@ from uuid import uuid4
 from asgiref.sync import async_to_sync
 
 from django_jobs import JobHandle
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing.submit import enqueue_by_name
 from tests.integration.sample_jobs import receipt
 
 LATER = datetime(2090, 1, 1, tzinfo=UTC)

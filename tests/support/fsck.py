@@ -148,6 +148,17 @@ class Snapshot:
             if counted.get(holder) != noted.get(holder):
                 yield f"{holder!r} holds {counted.get(holder)}, but holdings says {noted.get(holder)}"
 
+    def expiries(self) -> Iterator[str]:
+        """Yield each difference between `expiries` and the jobs that wait, have not begun and expire.  It is not a
+        fault, because a claim meets these jobs, too, but no transition should leave one behind."""
+        waiting = [id for id in self.places if self.state(id) in WAITING]
+        late = {id: self.controls(id).expires_at for id in waiting if not _has_begun(self.of["tries"].get(id, b""))}
+        wanted = {id: at for id, at in late.items() if at is not None}
+        for id in wanted.keys() | self.of["expiries"].keys():
+            noted = self.of["expiries"].get(id)
+            if (noted and read_number(noted)) != wanted.get(id):
+                yield f"job {_text(id)} expires at {wanted.get(id)}, but expiries says {noted}"
+
     def _slots(self) -> Iterator[str]:
         held: dict[bytes, int] = {}
         for member in self.of["slots"]:
@@ -222,7 +233,7 @@ class Snapshot:
     def _locks(self) -> Iterator[str]:
         for digest, value in self.of["unique"].items():
             until, _, id = value.partition(b":")
-            if until != b"0":
+            if until != b"0" or id in self.ending:  # a killed attempt keeps its lock
                 continue
             state, controls = self.state(id), self.controls(id)
             if state is None or state in FINISHED:
@@ -240,6 +251,12 @@ def _fields(reply: Any) -> dict[bytes, Any]:
     if reply and isinstance(reply[0], (tuple, list)):
         return dict(reply)
     return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _has_begun(tries: bytes) -> bool:
+    """Read a value of `tries` as lua/lib/log.lua does."""
+    failures, _, rest = tries.partition(b":")
+    return len(failures) > 1 or bool(failures.strip(b"0") or rest.partition(b":")[0].strip(b"0"))
 
 
 def _text(value: bytes) -> str:

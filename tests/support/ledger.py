@@ -5,6 +5,7 @@ ack ID                enqueue returned
 declined ID           enqueue returned, and an equal job was there
 start ID TOKEN        a job's function began         (every line ends with PID and monotonic nanoseconds)
 end ID TOKEN          … and is about to return
+told ID               a job that was enqueued for the end of that job ran
 """
 
 from __future__ import annotations

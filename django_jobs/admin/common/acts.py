@@ -34,6 +34,14 @@ _LABELS: Mapping[str, Text] = {
     "create": gettext_lazy("Create"),
     "change": gettext_lazy("Change"),
     "revoke": gettext_lazy("Revoke"),
+    "rotate": gettext_lazy("New secret"),
+    "send": gettext_lazy("Send again"),
+    "acknowledge": gettext_lazy("Acknowledge"),
+    "withdraw": gettext_lazy("Withdraw"),
+    "resolve": gettext_lazy("Resolve"),
+    "ignore": gettext_lazy("Ignore"),
+    "reopen": gettext_lazy("Reopen"),
+    "note": gettext_lazy("Note"),
 }
 
 
@@ -92,7 +100,9 @@ def facts(entry: AuditEntry, *, arguments: bool) -> list[str]:
 
 
 def _report(entry: AuditEntry) -> str:
-    return labels.report(entry.verb, _whole(entry, "moved"), _whole(entry, "asked"), _whole(entry, "held"))
+    return labels.report(
+        entry.verb, _whole(entry, "moved"), _whole(entry, "asked"), _whole(entry, "held"), _whole(entry, "taken")
+    )
 
 
 def _bulk(entry: AuditEntry) -> str:
@@ -104,7 +114,7 @@ def _bulk(entry: AuditEntry) -> str:
     began = _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
         "verb": labels.verb_label(entry.verb, known),
         "state": labels.STATES[known] if known else state,
-        "filter": ", ".join(chosen) or _("no filter"),
+        "filter": details.get("query") or ", ".join(chosen) or _("no filter"),
         "id": entry.subject,
     }
     if not details.get("ended"):
@@ -116,7 +126,7 @@ def _bulk(entry: AuditEntry) -> str:
 def _filter(key: str, value: Any) -> str:
     if key in ("since", "before") and isinstance(value, int):
         return labels.span_text(**{"since": 0, "before": 0, key: value})
-    return f"{key}={value}"
+    return str(value) if key == "terms" else f"{key}={value}"
 
 
 def _edited(entry: AuditEntry) -> str:
@@ -157,13 +167,21 @@ _SENTENCES: Mapping[tuple[str, str], Callable[[AuditEntry], str]] = {
     (Kind.WORKER, "stop"): lambda entry: (
         _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.") % {"name": entry.subject}
     ),
+    (Kind.WORKER, "quiet"): lambda entry: (
+        _("Worker %(name)s was told to be quiet. It finishes its running jobs and takes no others.")
+        % {"name": entry.subject}
+    ),
     (Kind.SCHEDULE, "run"): lambda entry: (
         _("Schedule %(name)s was enqueued as job %(id)s.") % {"name": _name(entry), "id": _job(entry)}
     ),
     (Kind.SCHEDULE, "pause"): lambda entry: _("Schedule %(what)s is paused.") % {"what": _name(entry)},
     (Kind.SCHEDULE, "resume"): lambda entry: _("Schedule %(what)s is resumed.") % {"what": _name(entry)},
     (Kind.WORKFLOW, "cancel"): lambda entry: _("The workflow was cancelled. Steps that run were asked to stop."),
-    (Kind.WORKFLOW, "retry"): lambda entry: labels.report("revive", _whole(entry, "moved"), held=_whole(entry, "held")),
+    (Kind.WORKFLOW, "retry"): lambda entry: labels.report(
+        "revive", _whole(entry, "moved"), held=_whole(entry, "held"), taken=_whole(entry, "taken")
+    ),
+    (Kind.OUTBOX, "send"): lambda entry: labels.outbox_report("send", _whole(entry, "moved")),
+    (Kind.OUTBOX, "delete"): lambda entry: labels.outbox_report("delete", _whole(entry, "moved")),
 }
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django.utils import formats
 from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs.browse.trends import PERIODS
 from django_jobs.formatting import number as spelt
+from django_jobs.formatting import plain
 
 WIDTH, HEIGHT = 600, 120
 #: The same of a small chart.
 SMALL = (96, 20)
 GAP = 1.5
+#: Releases that are named with a chart, the newest of it.
+NAMED = 3
+
+
+NO_RELEASES: Mapping[str, int] = {}
 
 
 class Bar(NamedTuple):
@@ -28,6 +35,13 @@ class Bar(NamedTuple):
     width: float
     height: float
     css: str
+    says: str
+
+
+class Mark(NamedTuple):
+    """A line across a chart, and what it says."""
+
+    x: float
     says: str
 
 
@@ -48,6 +62,14 @@ class Chart:
     height: int = HEIGHT
     middle: float = HEIGHT / 2
     floor: float = HEIGHT - 0.5
+    marks: Sequence[Mark] = ()
+    #: marks that are not named with the chart.
+    unnamed: int = 0
+
+    @property
+    def named(self) -> Sequence[Mark]:
+        """The newest marks."""
+        return self.marks[self.unnamed :]
 
 
 class Sparkline(NamedTuple):
@@ -81,6 +103,19 @@ def stacked(
             left, across = round(i * step + gap / 2, 2), round(step - gap, 2)
             bars.append(Bar(left, round(bottom, 2), across, round(height, 2), css, says[i]))
     return bars, highest
+
+
+def marked(charts: Iterable[Chart], releases: Mapping[str, int], first: int, end: int, period: str) -> list[Chart]:
+    """Return the charts of this stretch of time (ms) with a line where each release first appeared."""
+    within = [(name, at) for name, at in releases.items() if first <= at < end]
+    marks = [
+        Mark(
+            round((at - first) * WIDTH / (end - first), 2),
+            _("Release %(name)s from %(time)s") % {"name": plain(name, 40), "time": time_label(at, period)},
+        )
+        for name, at in within
+    ]
+    return [replace(each, marks=marks, unnamed=max(0, len(marks) - NAMED)) for each in charts]
 
 
 def read_period(query: Mapping[str, str], usual: str) -> str:

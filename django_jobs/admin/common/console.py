@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
@@ -19,9 +20,12 @@ from django_jobs.admin.common.navigation import Section, navigation
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.models import Dashboard, audit
+from django_jobs.operations import releases
+from django_jobs.operations.diagnosis import Finding
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import FailureGroup, FailureKind
 
+Row = TypeVar("Row")
 #: Tabs whose pages need only the database.
 WITHOUT_STORE = frozenset({"history"})
 
@@ -38,6 +42,11 @@ class Console:
     def counted(self) -> browse.JobCounts:
         """The numbers of all queues, read once per request."""
         return browse.job_counts()
+
+    @cached_property
+    def releases(self) -> dict[str, int]:
+        """Release → when it first appeared (ms)."""
+        return releases.lately()
 
     def groups(self, state: State, match: browse.Match) -> list[FailureGroup]:
         """Return the groups of failed jobs that match by queue, job type, error and tag, read once per request."""
@@ -60,6 +69,11 @@ class Console:
         arguments = [quote(part) for part in parts]
         return reverse(f"admin:django_jobs_{name}", args=arguments, current_app=self.site.name)
 
+    def cause(self, found: Finding) -> str:
+        """Return the address of the page that shows the cause of a finding."""
+        name, parts, query = found.link
+        return self.url(name, *parts) + query
+
     def may(self, permission: str) -> bool:
         """Return whether the user has this permission."""
         return permissions.may(self.request, permission)
@@ -68,6 +82,13 @@ class Console:
     def sees_arguments(self) -> bool:
         """The user may see arguments and results."""
         return self.may(permissions.ARGUMENTS)
+
+    def part(self, rows: Sequence[Row], size: int) -> tuple[Sequence[Row], dict[str, Any]]:
+        """Return the rows of the page that was asked for, and what _pages.html shows."""
+        asked = self.request.GET.get("p", "")
+        number = max(1, -(-len(rows) // size))
+        page = min(max(1, int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 1), number)
+        return rows[(page - 1) * size : page * size], {"page": page, "pages": range(1, number + 1)}
 
     def require(self, permission: str) -> None:
         """Raise PermissionDenied unless the user has this permission."""
@@ -92,7 +113,9 @@ class Console:
             **context,
         }
         path = f"admin/django_jobs/dashboard/{template}"
-        return TemplateResponse(self.request, path, everything, status=status).render()
+        # Also in a project without XFrameOptionsMiddleware: in a frame, people click on what they do not see.
+        headers = {"X-Frame-Options": "DENY"}
+        return TemplateResponse(self.request, path, everything, status=status, headers=headers).render()
 
     def sections(self, here: str) -> list[Section]:
         """Return the tabs.  A page that needs only the database has tabs without numbers while the store is away."""

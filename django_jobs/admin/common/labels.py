@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from django.utils.functional import Promise
@@ -43,8 +44,15 @@ STEP_STATES: dict[str, Text] = {
     "deleted": _("Deleted"),
 }
 
-#: How urgent an alarm is.
-SEVERITIES: dict[str, Text] = {"critical": _("critical"), "warning": _("warning"), "notice": _("notice")}
+#: How often a job may start.
+DELIVERY: dict[str, Text] = {
+    "at_least_once": _("at least once"),
+    "at_most_once": _("at most once"),
+    "once_unless_failed": _("once, unless it fails"),
+}
+
+#: How urgent a finding is.
+SEVERITIES: dict[str, Text] = {"error": _("error"), "warning": _("warning"), "notice": _("notice")}
 
 #: The time that the store keeps the jobs of a state in the order of.
 TIMES: dict[State, Text] = {
@@ -141,8 +149,14 @@ def verb_label(verb: str, state: State | None = None) -> Text:
 REPORTED = frozenset({"revive", "reschedule", "cancel", "kill", "delete"})
 
 
-def report(verb: str, moved: int, asked: int = 0, held: int = 0) -> str:
-    """Return one sentence that reports the result."""
+#: So many jobs are named in a message.
+_NAMED = 10
+
+
+def report(
+    verb: str, moved: int, asked: int = 0, held: int = 0, taken: int = 0, holders: Mapping[str, str] | None = None
+) -> str:
+    """Return one sentence that reports the result.  `holders`: the jobs in `taken`, and who has their keys."""
     texts = {
         "revive": ngettext("%(n)s job was queued.", "%(n)s jobs were queued.", moved),
         "reschedule": ngettext("%(n)s job was rescheduled.", "%(n)s jobs were rescheduled.", moved),
@@ -161,4 +175,25 @@ def report(verb: str, moved: int, asked: int = 0, held: int = 0) -> str:
             held,
         )
         said = f"{said} {stays % {'n': number(held)}}"
+    if taken:
+        template = gettext("%(id)s: its key is held by %(holder)s")
+        known = [template % {"id": id, "holder": holder} for id, holder in (holders or {}).items()]
+        shown = known[:_NAMED]
+        if len(known) > _NAMED:
+            shown.append(gettext("and %(n)s more") % {"n": number(len(known) - _NAMED)})
+        stays = ngettext(
+            "%(n)s job was not queued, because another job has its unique key.",
+            "%(n)s jobs were not queued, because other jobs have their unique keys.",
+            taken,
+        )
+        said = f"{said} {stays % {'n': number(taken)}}" + (f" ({', '.join(shown)})" if shown else "")
     return said
+
+
+def outbox_report(verb: str, done: int) -> str:
+    """Return one sentence about what was done to entries of the outbox."""
+    texts = {
+        "send": ngettext("%(n)s entry of the outbox will be sent.", "%(n)s entries of the outbox will be sent.", done),
+        "delete": ngettext("%(n)s entry of the outbox was deleted.", "%(n)s entries of the outbox were deleted.", done),
+    }
+    return texts[verb] % {"n": number(done)}

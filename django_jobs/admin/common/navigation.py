@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from django.utils.translation import gettext as _
 
 from django_jobs.admin.common import labels
+from django_jobs.conf import get_settings
 from django_jobs.core.values import State
 
 #: Tab → the key that opens it, after "g": see static/django_jobs/keys.js.
 SHORTCUTS = {
     "overview": "o",
     "queues": "q",
+    "paused": "p",
     State.SCHEDULED: "s",
     State.RUNNING: "r",
     State.RETRY: "t",
@@ -66,11 +68,14 @@ def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) ->
     return [
         section("overview", _("Overview"), "dashboard_changelist"),
         section("queues", _("Queues"), "queues"),
+        section("paused", _("Paused"), "paused"),
+        section("errors", _("Errors"), "errors"),
         *states,
         section("workflows", _("Workflows"), "workflows"),
         section("workers", _("Workers"), "workers"),
         section("schedules", _("Schedules"), "schedules"),
         section("store", _("Store"), "store"),
+        *([section("outbox", _("Outbox"), "outboxentry_changelist")] if get_settings().outbox else []),
         section("bulk", _("Bulk operations"), "bulk"),
         section("history", _("History"), "history"),
     ]

@@ -15,15 +15,16 @@ from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.errors import shown_error
-from django_jobs.admin.jobs.filters import times_text
+from django_jobs.admin.jobs.filters import notes_of, times_text
 from django_jobs.admin.jobs.forms import AgainForm, KillForm, OnceForm, RescheduleForm
+from django_jobs.admin.jobs.rows import row
 from django_jobs.browse import PAGE, Match
 from django_jobs.core.values import MAY_HAVE_STARTED, State
 from django_jobs.formatting import number
 from django_jobs.models import audit
 from django_jobs.models.audit import Kind
 from django_jobs.operations import bulk
-from django_jobs.operations.matching import count_matching
+from django_jobs.operations.matching import Matching, count_matching
 from django_jobs.stores import get_store
 
 FORMS: dict[str, type[forms.Form]] = {"reschedule": RescheduleForm, "kill": KillForm}
@@ -87,8 +88,9 @@ def confirm(
     once: list[tuple[str, str]],
 ) -> HttpResponse:
     """Show the page that asks for confirmation."""
-    if everything:
-        what = what_matches(state, match)
+    counted = count_matching(state, match) if everything else None
+    if counted:
+        what = what_matches(state, match, counted)
     else:
         what = ngettext("%(n)s job is selected.", "%(n)s jobs are selected.", len(chosen)) % {"n": number(len(chosen))}
     context: dict[str, Any] = {
@@ -96,6 +98,8 @@ def confirm(
         "words": labels.VERBS[verb],
         "label": labels.verb_label(verb, state),
         "what": what,
+        "sample": [row(info, arguments=console.sees_arguments) for info in counted.sample] if counted else [],
+        "notes": notes_of(counted.notes) if counted else [],
         "match": match,
         "error": shown_error(console, state, match),
         "narrowed": everything and (match.needs_scan or match.span is not None),
@@ -111,9 +115,8 @@ def confirm(
     return console.render("confirm.html", str(labels.VERBS[verb].question), context, here=state.value)
 
 
-def what_matches(state: State, match: Match) -> str:
+def what_matches(state: State, match: Match, counted: Matching) -> str:
     """Return how many jobs a bulk operation will take: exactly, or as far as could be counted in a second."""
-    counted = count_matching(state, match)
     values = {
         "n": number(counted.matching),
         "state": labels.STATES[state],
@@ -142,21 +145,23 @@ def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dic
     moved: list[str] = []
     asked: list[str] = []
     held: list[str] = []
+    taken: dict[str, str] = {}
     again = bool(details.get("start_again"))
     for queue in dict.fromkeys(queue for queue, _id in chosen):
         ids = [id for each, id in chosen if each == queue]
         run_at, why = details.get("run_at", 0), reason(console, details)
         done = operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again)
         held += done.held
+        taken |= done.taken
         moved += done.moved
         asked += done.asked
-    said = labels.report(verb, len(moved), len(asked), len(held))
+    said = labels.report(verb, len(moved), len(asked), len(held), len(taken), taken)
     if done_ids := [(queue, id) for queue, id in chosen if id in {*moved, *asked}]:
         told = {key: details[key] for key in ("reason", "run_at", "start_again") if details.get(key)}
-        numbers = {"moved": len(moved), "asked": len(asked), "held": len(held)}
+        numbers = {"moved": len(moved), "asked": len(asked), "held": len(held), "taken": len(taken)}
         where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
         console.log(verb, Kind.JOB, where, ids=audit.listed(done_ids), **numbers, **told)
-    left = len(chosen) - len(moved) - len(asked) - len(held)
+    left = len(chosen) - len(moved) - len(asked) - len(held) - len(taken)
     if left:
         more = ngettext(
             "%(n)s job had changed its state and was skipped.",
@@ -174,14 +179,7 @@ def reason(console: Console, details: dict[str, Any]) -> str:
     return f"{by}: {details['reason']}" if details.get("reason") else by
 
 
-def log_end(operation: bulk.Operation) -> None:
-    """Write the end of an operation that went on in the background into the audit log.  Raises DatabaseError: then it
-    is tried again later."""
-    actor = audit.Actor(operation.user, audit.Source.ADMIN)
-    audit.write(actor, audit.Act(operation.verb, Kind.BULK, operation.id, audit.bulk_details(operation)))
-
-
-bulk.ended.append(log_end)
+bulk.ended.add(audit.write_end)
 
 
 def start_bulk(console: Console, state: State, match: Match, verb: str, details: dict[str, Any]) -> HttpResponse:

@@ -15,12 +15,10 @@ from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.forms import AnotherForm
 from django_jobs.admin.jobs.page import gone
-from django_jobs.conf import get_settings
 from django_jobs.core.values import Added, Job, JobInfo
-from django_jobs.enqueue.request import NewJobRequest
+from django_jobs.enqueueing.request import NewJobRequest
 from django_jobs.exceptions import (
     CorruptRecord,
-    DuplicateJob,
     InvalidArguments,
     PayloadError,
     QueueFull,
@@ -59,7 +57,7 @@ def another_page(console: Console, queue: str, id: str) -> HttpResponse:
         "priority": job.controls.priority,
         "form": copying.new_form(),
     }
-    form = AnotherForm(data or None, initial=initial, queues=list(get_settings().queues))
+    form = AnotherForm(data or None, initial=initial, queues=browse.usable_queues())
     request = checked(form, info, job) if console.request.method == "POST" else None
     if request is not None and "confirmed" in data:
         response = enqueue(console, form, info, request)
@@ -90,22 +88,23 @@ def enqueue(console: Console, form: AnotherForm, info: JobInfo, request: NewJobR
     """Enqueue the job, log it, and show its page; None if it was refused, which the form then says."""
     try:
         id, added = copying.enqueue_copy(request)
-    except (DuplicateJob, QueueFull) as error:
+    except QueueFull as error:
         form.add_error("arguments", str(error))
         return None
     here = console.url("job", info.queue, info.id)
     if added in (Added.DUPLICATE, Added.REPLACED):
         replaced = _("An equal job is already waiting. It has these arguments now.")
         said = replaced if added is Added.REPLACED else _("An equal job is already waiting. Nothing was enqueued.")
+    elif added is None:
+        said = _("The job will be enqueued as job %(id)s after the commit.") % {"id": id}
     else:
         here, said = console.url("job", request.queue, id), _("The job was enqueued.")
     if added is Added.EXISTS:
         said = _("This job was enqueued before, with the same form. Nothing was enqueued a second time.")
-    if added in (Added.ADDED, Added.REPLACED):
-        ids = [[request.queue, id]] if added is Added.ADDED else []
+    if is_new := added in (None, Added.ADDED, Added.REPLACED):
+        ids = [] if added is Added.REPLACED else [[request.queue, id]]
         console.log("enqueue", Kind.JOB, request.queue, ids=ids, job=[info.queue, info.id], name=request.name, moved=1)
-    level = messages.SUCCESS if added in (Added.ADDED, Added.REPLACED) else messages.WARNING
-    return console.back(here, level, said)
+    return console.back(here, messages.SUCCESS if is_new else messages.WARNING, said)
 
 
 def context_of(form: AnotherForm, info: JobInfo, job: Job, request: NewJobRequest | None) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def row(operation: bulk.Operation) -> dict[str, Any]:
         "label": labels.verb_label(operation.verb, operation.state),
         "state": labels.STATES[operation.state],
         "times": times_text(operation.state, operation.match),
-        "report": labels.report(operation.verb, operation.moved, operation.asked, operation.held),
+        "report": labels.report(operation.verb, operation.moved, operation.asked, operation.held, operation.taken),
     }
 
 

@@ -11,12 +11,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs import browse
-from django_jobs.admin.common.charts import SMALL, Chart, Sparkline, read_period, stacked, time_label
+from django_jobs.admin.common.charts import SMALL, Chart, Sparkline, marked, read_period, stacked, time_label
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.filters import Filter, query_of
 from django_jobs.browse import ErrorGroup, Match
+from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.core.values import State
 from django_jobs.formatting import number
+from django_jobs.operations.errors import remembered
 from django_jobs.samples.log import COARSE
 from django_jobs.stores.values.lists import Bars
 
@@ -46,10 +48,20 @@ def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
             for group, spark in zip(found, sparks, strict=False)
         ],
         "more_groups": max(0, len(found) - GROUPS),
+        "remembered": remembered(queues) if found else (),
         "group_verbs": GROUP_VERBS,
         "spark_title": period_title(state, "day"),
         "total": sum(group.count for group in found),
+        "unindexed": 0 if span or match.name else unindexed(state, queues, sum(group.count for group in found)),
     }
+
+
+def unindexed(state: State, queues: Sequence[str], known: int) -> int:
+    """Return how many jobs of these queues the index does not have yet: workers are building it.  `known`: those that
+    it had before."""
+    if len(queues) > LIVE_QUEUES:
+        return 0
+    return max(0, sum(stats.counts.get(state, 0) for stats in browse.queue_stats(queues)) - known)
 
 
 def one_error(console: Console, state: State, chosen: Filter) -> dict[str, Any]:
@@ -63,10 +75,11 @@ def one_error(console: Console, state: State, chosen: Filter) -> dict[str, Any]:
     return {
         "error": text_of(group),
         "one_error": group,
+        "remembered": remembered(console.counted.names),
         "period": period,
         "period_title": period_title(state, period),
         "kept": urlencode(chosen.query),
-        "trend": chart(state, group, period, bars, counts),
+        "trend": marked([chart(state, group, period, bars, counts)], console.releases, bars.first, bars.end, period)[0],
     }
 
 

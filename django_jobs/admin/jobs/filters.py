@@ -9,21 +9,23 @@ from urllib.parse import urlencode
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.sorting import Column
 from django_jobs.browse import Match
+from django_jobs.browse.query.terms import Notes
 from django_jobs.core.values import State
+from django_jobs.exceptions import InvalidQuery
+from django_jobs.formatting import number
 from django_jobs.stores.values.lists import TIMED
 
 #: Maximum length of a filter: a name has up to 200 characters, and so has an id.
 FILTER_LENGTH = 300
 #: Maximum length of a time that a message repeats.
 TIME_LENGTH = 40
-#: The parameters of an address that choose jobs, or their order.
-CHOOSING = ("queue", "name", "tag", "q", "error", "from", "until", "order")
 
 
 class Filter(NamedTuple):
@@ -36,6 +38,8 @@ class Filter(NamedTuple):
     problems: list[str]
     #: the two times as the form shows them.
     times: dict[str, str]
+    #: the query as the form shows it.
+    text: str
 
     @property
     def reverse(self) -> bool | None:
@@ -51,7 +55,8 @@ class Filter(NamedTuple):
 def read_filter(console: Console, state: State) -> Filter:
     """Read the filters in the URL; for the key of an error its signature, if this user may see it."""
     query = console.request.GET
-    queue, name, text, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "q", "error"))
+    queue, name, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "error"))
+    text = query.get("q", "").strip()
     if error and console.sees_arguments and state in browse.GROUPED:
         found = (each.signature for each in console.kinds(state, queue) if browse.error_key(each.signature) == error)
         error = next(found, error)
@@ -72,8 +77,14 @@ def read_filter(console: Console, state: State) -> Filter:
     order = query.get("order", "") if state in TIMED else ""
     times = {key: local_text(bounds[key])[:19] if bounds[key] else value[:TIME_LENGTH] for key, value in given.items()}
     tag = query.get("tag", "")[:FILTER_LENGTH].strip()
-    match = Match(queue, name, text, error, console.sees_arguments, bounds["from"], bounds["until"], tag)
-    return Filter(match, order if order in ("asc", "desc") else "", problems, times)
+    match = Match(queue, name, "", error, console.sees_arguments, bounds["from"], bounds["until"], tag)
+    try:
+        match = match.asked(text, state)
+        if match.queue and match.queue not in (queue, *console.counted.names):
+            problems.append(_("There is no queue “%(queue)s”.") % {"queue": match.queue})
+    except InvalidQuery as wrong:
+        problems.append(str(wrong))
+    return Filter(match, order if order in ("asc", "desc") else "", problems, times, text if problems else match.query)
 
 
 def read_time(text: str) -> int:
@@ -112,7 +123,7 @@ def query_of(match: Match) -> dict[str, str]:
         "queue": match.queue,
         "name": match.name,
         "tag": match.tag,
-        "q": match.text,
+        "q": match.query,
         "error": error if match.error else "",
     }
     values |= {"from": local_text(match.since) if match.since else ""}
@@ -123,6 +134,21 @@ def query_of(match: Match) -> dict[str, str]:
 def times_text(state: State, match: Match) -> str:
     """Return the stretch of time that jobs are filtered by, with the name of the time; "" for any time."""
     return f"{labels.TIMES[state]}: {labels.span_text(match.since, match.before)}" if match.span else ""
+
+
+def notes_of(notes: Notes) -> list[str]:
+    """Return what a search has learnt about the terms of its query."""
+    said = [] if notes.has_argument else [_("No job that was checked has %(argument)s.") % {"argument": notes.paths}]
+    if notes.unknown:
+        text = ngettext(
+            "Of %(n)s of these jobs, only keyword arguments that are not hidden were searched: "
+            "this process does not know its type.",
+            "Of %(n)s of these jobs, only keyword arguments that are not hidden were searched: "
+            "this process does not know their types.",
+            notes.unknown,
+        )
+        said.append(text % {"n": number(notes.unknown)})
+    return said
 
 
 def headings(state: State, columns: list[str], chosen: Filter, *, searched: bool) -> list[Column]:
@@ -144,6 +170,7 @@ def context_of(state: State, chosen: Filter) -> dict[str, Any]:
     """Return what the form of the filters shows."""
     return {
         "match": chosen.match,
+        "q": chosen.text,
         "problems": chosen.problems,
         "times": chosen.times,
         "time_label": labels.TIMES.get(state, ""),

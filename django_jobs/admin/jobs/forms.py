@@ -16,8 +16,6 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.core.options.declared import MAX_PRIORITY
 
-#: The latest time allowed: beyond 2⁵³ ms JSON readers lose digits, and no user plans that far ahead.
-LAST_YEAR = 9999
 #: Maximum length: longer arguments could not have been enqueued.
 ARGUMENTS = 1_000_000
 

@@ -11,7 +11,7 @@ from django_jobs import browse, operations
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import actions, errors, saved
-from django_jobs.admin.jobs.filters import Filter, context_of, headings, query_of, read_filter
+from django_jobs.admin.jobs.filters import Filter, context_of, headings, notes_of, query_of, read_filter
 from django_jobs.admin.jobs.rows import columns, row
 from django_jobs.browse import Match
 from django_jobs.core import registry
@@ -45,7 +45,7 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
     """Show the list, or the groups of errors; with a filter that cannot be read, what is wrong, and no jobs."""
     query, match = console.request.GET, chosen.match
     known = match.queue in console.counted.names
-    if match.queue and not known:
+    if match.queue and not known and not chosen.problems:
         raise Http404
     grouped = state in browse.GROUPED and "group" in query
     place = query_of(Match(match.queue, match.name, since=match.since, before=match.before))
@@ -88,7 +88,7 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
 def is_exact(console: Console, state: State, match: Match) -> bool:
     """Return whether the store finds these jobs at once.  The groups of a tag that this needs are read once for the
     page."""
-    by_tag = match.tag and not match.text and state in browse.GROUPED
+    by_tag = match.tag and not match.query and state in browse.GROUPED
     return browse.is_exact(state, match, console.groups(state, match) if by_tag else None)
 
 
@@ -122,9 +122,11 @@ def searched(console: Console, state: State, chosen: Filter) -> dict[str, Any]:
     jobs = jobs_of(found)
     if state in FINISHED:
         jobs = sorted(jobs, key=lambda info: -info.at)
-    exact = browse.find(match.text, [match.queue] if match.queue else console.counted.names) if match.text else None
+    names = [match.queue] if match.queue else console.counted.names
+    exact = browse.find(match.text, names) if match.text and not match.terms else None
     return {
         "search": found,
+        "notes": notes_of(found.notes),
         "exact": row(exact, arguments=console.sees_arguments) if exact else None,
         "exact_state": labels.STATES[exact.state] if exact else "",
         "columns": headings(state, columns(state), chosen, searched=True),

@@ -19,6 +19,8 @@ from django_jobs.admin.jobs.rows import checkin
 from django_jobs.admin.jobs.timeline import timeline_of
 from django_jobs.browse import Match
 from django_jobs.core.attempt import counted
+from django_jobs.core.definition import soft_timeout_of
+from django_jobs.core.signature import signature
 from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, Pause, State
 from django_jobs.exceptions import (
     CorruptRecord,
@@ -32,6 +34,8 @@ from django_jobs.exceptions import (
 from django_jobs.formatting import exact
 from django_jobs.models import audit
 from django_jobs.models.audit import Kind
+from django_jobs.operations import diagnosis
+from django_jobs.operations.errors import remembered
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.holders import shown
@@ -50,7 +54,7 @@ def job_page(console: Console, queue: str, id: str) -> HttpResponse:
     queue, id = unquote(queue), unquote(id)
     if console.request.method == "POST":
         return post(console, queue, id)
-    info = get_store().get(queue, id)
+    info = get_store().find([queue], id)
     if info is None:
         return gone(console, queue, id)
     return console.render("job.html", title_of(info), context_of(console, info), here=info.state.value)
@@ -97,7 +101,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
             for verb in console.allowed(verbs)
         ],
         "checkin": checkin(info) if info.checkin else None,
-        "attempts": list(zip(info.attempts, counted(info), strict=True))[::-1],
+        "attempts": list(zip(info.attempts, counted(info), errors_of(raw_info), strict=True))[::-1],
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
         "finished": info.state in FINISHED,
         "why": why_of(console, raw_info),
@@ -117,10 +121,19 @@ def why_of(console: Console, info: JobInfo) -> dict[str, Any] | None:
     """Return why a waiting job does not start, or why a running one makes no progress; None for a finished job."""
     if info.state in FINISHED:
         return None
-    _, reason = browse.why(info, console.counted, arguments=console.sees_arguments)
+    found = diagnosis.why(info, console.counted, arguments=console.sees_arguments)
+    reason = found.reason
     address = {"queue": "queue", "job": "job", "workers": "workers", "queues": "queues"}
     url = console.url(address[reason.link[0]], *reason.link[1:]) if reason.link else ""
-    return {"text": reason.text(exact), "cause": reason.cause, "since": reason.since, "url": url}
+    shown = [(each, console.cause(each), left) for each, left in found.lines()]
+    return {"text": reason.text(exact), "cause": reason.cause, "since": reason.since, "url": url, "findings": shown}
+
+
+def errors_of(info: JobInfo) -> list[str]:
+    """Return for each attempt the id of its error, if its queue remembers that; "" if not."""
+    ids = [browse.error_key(signature(attempt)) for attempt in info.attempts]
+    kept = remembered([info.queue]) if ids else ()
+    return [id if id in kept else "" for id in ids]
 
 
 def pause_of_type(console: Console, info: JobInfo) -> Pause | None:
@@ -137,7 +150,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
     return {
         "job": job,
         "known": known is not None,
-        "soft_timeout": round(known.soft_timeout * 1000) if known is not None and known.soft_timeout else None,
+        "soft_timeout": round(soft * 1000) if known is not None and (soft := soft_timeout_of(job, known)) else None,
         "arguments": arguments,
         "workflow": job.controls.workflow or browse.workflow_of(job.id),
         "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_jobs.admin.common.addresses import quote
 from django_jobs.core.values import PLAIN, Job, JobInfo, State
+from django_jobs.enqueueing.keys import limit_now
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.holders import shown
@@ -17,6 +19,18 @@ from django_jobs.serialization.record import decode, name_of
 
 #: Maximum length of the one-line preview of arguments, errors and results.
 PREVIEW = 140
+#: The headings after job, queue and arguments.
+COLUMNS: dict[State, list[Any]] = {
+    State.SCHEDULED: [gettext_lazy("Runs at"), gettext_lazy("Priority")],
+    State.QUEUED: [gettext_lazy("Enqueued"), gettext_lazy("Priority"), gettext_lazy("Failures")],
+    State.RUNNING: [gettext_lazy("Started"), gettext_lazy("Last check-in"), gettext_lazy("Worker")],
+    State.RETRY: [gettext_lazy("Next attempt"), gettext_lazy("Attempts"), gettext_lazy("Error")],
+    State.BLOCKED: [gettext_lazy("Enqueued"), gettext_lazy("Held back by")],
+    State.SUCCEEDED: [gettext_lazy("Finished"), gettext_lazy("Took"), gettext_lazy("Result")],
+    State.DEAD: [gettext_lazy("Dead since"), gettext_lazy("Attempts"), gettext_lazy("Error")],
+    State.CANCELLED: [gettext_lazy("Cancelled"), gettext_lazy("Why")],
+    State.EXPIRED: [gettext_lazy("Expired"), gettext_lazy("Enqueued")],
+}
 
 
 class Cell(NamedTuple):
@@ -30,7 +44,7 @@ class Cell(NamedTuple):
     label: str = ""
 
 
-class Row(NamedTuple):
+class ListRow(NamedTuple):
     """One job of a list."""
 
     info: JobInfo
@@ -47,20 +61,10 @@ class Row(NamedTuple):
 
 def columns(state: State) -> list[str]:
     """Return the headings after job, queue and arguments."""
-    return {
-        State.SCHEDULED: [_("Runs at"), _("Priority")],
-        State.QUEUED: [_("Enqueued"), _("Priority"), _("Failures")],
-        State.RUNNING: [_("Started"), _("Last check-in"), _("Worker")],
-        State.RETRY: [_("Next attempt"), _("Attempts"), _("Error")],
-        State.BLOCKED: [_("Enqueued"), _("Held back by")],
-        State.SUCCEEDED: [_("Finished"), _("Took"), _("Result")],
-        State.DEAD: [_("Dead since"), _("Attempts"), _("Error")],
-        State.CANCELLED: [_("Cancelled"), _("Why")],
-        State.EXPIRED: [_("Expired"), _("Enqueued")],
-    }[state]
+    return list(map(str, COLUMNS[state]))
 
 
-def row(info: JobInfo, *, arguments: bool = True) -> Row:
+def row(info: JobInfo, *, arguments: bool = True) -> ListRow:
     """Return the row of one job; for a job that cannot be read, it shows the beginning of its bytes.
 
     `arguments`: the reader may see them."""
@@ -70,8 +74,10 @@ def row(info: JobInfo, *, arguments: bool = True) -> Row:
         job = decode(info.id, info.queue, info.record)
     except CorruptRecord:
         raw = info.record[:PREVIEW].decode(errors="backslashreplace")
-        return Row(info, name_of(info.record)[:PREVIEW], reference, raw, True, cells(info, None))
-    return Row(info, job.name, reference, preview(job), False, cells(info, job), job.controls.at_most_once, job.tags)
+        return ListRow(info, name_of(info.record)[:PREVIEW], reference, raw, True, cells(info, None))
+    return ListRow(
+        info, job.name, reference, preview(job), False, cells(info, job), job.controls.at_most_once, job.tags
+    )
 
 
 def preview(job: Job) -> str:
@@ -107,7 +113,7 @@ def values(info: JobInfo, job: Job | None) -> list[Cell]:
             if info.parked_at:
                 return [enqueued, Cell("text", _("no worker that claimed it knows it"))]
             key = (job.controls if job else PLAIN).limit_key
-            limit = _("limit of %(n)s on %(key)s") % {"n": job.controls.limit, "key": key} if job and key else ""
+            limit = _("limit of %(n)s on %(key)s") % {"n": limit_now(job), "key": key} if job and key else ""
             return [enqueued, Cell("text", cut(limit or _("a pause of its job type")))]
         case State.SUCCEEDED:
             return [at, Cell("duration", info.run_ms), Cell("text", result(info))]

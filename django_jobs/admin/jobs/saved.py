@@ -15,7 +15,7 @@ from django_jobs.admin.jobs.filters import Filter
 from django_jobs.core.values import State
 from django_jobs.formatting import number
 from django_jobs.models.saved_filter import NAME, QUERY, SavedFilter
-from django_jobs.models.savepoint import savepoint
+from django_jobs.runtime.savepoint import savepoint
 
 #: Saved filters of one user for one list.
 MOST = 20

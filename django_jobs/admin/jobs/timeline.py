@@ -15,10 +15,10 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
 from django_jobs.browse.timeline import Part, timeline, unkept
 from django_jobs.core.values import Job, JobInfo, State
-from django_jobs.enqueue.request import now_ms
+from django_jobs.enqueueing.request import now_ms
 from django_jobs.formatting import number
 from django_jobs.models.audit import AuditEntry, Kind
-from django_jobs.models.savepoint import savepoint
+from django_jobs.runtime.savepoint import savepoint
 from django_jobs.serialization.holders import shown
 
 #: Acts of people that are shown, the first ones.
@@ -42,7 +42,7 @@ _TEXTS: dict[str, tuple[Text, str]] = {
 }
 
 
-class Row(NamedTuple):
+class TimelineRow(NamedTuple):
     """One line of the timeline."""
 
     at: int
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 class Timeline(NamedTuple):
     """The rows in their order, and what is not known."""
 
-    rows: list[Row]
+    rows: list[TimelineRow]
     notes: list[str]
 
 
@@ -112,7 +112,7 @@ def acts_on(info: JobInfo, job: Job) -> tuple[list[AuditEntry], list[str]]:
     ], notes
 
 
-def _row(part: Part, info: JobInfo, begin: int, end: int) -> Row:
+def _row(part: Part, info: JobInfo, begin: int, end: int) -> TimelineRow:
     x, width = bar(part.start, min(part.end, end), begin, end)
     length = part.end - part.start if part.end > part.start else -1
     if part.attempt is not None:
@@ -124,25 +124,25 @@ def _row(part: Part, info: JobInfo, begin: int, end: int) -> Row:
         error = ": ".join(each for each in (attempt.error_name, attempt.error) if each)
         more = " · ".join(each for each in (attempt.worker, error) if each)
         length = attempt.run_ms if part.kind == "attempt" else -1
-        return Row(part.start, text, attempt.outcome, more, length, "bad", x, width)
+        return TimelineRow(part.start, text, attempt.outcome, more, length, "bad", x, width)
     if part.kind == "due":
         text = _("Waits for its next attempt") if info.state is State.RETRY else _("Scheduled")
-        return Row(part.start, text, x=x, width=width, until=part.end)
+        return TimelineRow(part.start, text, x=x, width=width, until=part.end)
     if part.kind == "ended":
         css = "bad" if info.state is State.DEAD else "wait"
-        return Row(part.start, str(labels.STATES[info.state]), css=css, x=x, width=width)
+        return TimelineRow(part.start, str(labels.STATES[info.state]), css=css, x=x, width=width)
     said, css = _TEXTS[part.kind]
     if part.kind == "succeeded" and info.run_ms >= 0:
         length = info.run_ms
     more = shown(info.worker) if part.kind in {"runs", "succeeded"} else ""
-    return Row(part.start, str(said), more=more, length=length, css=css, x=x, width=width)
+    return TimelineRow(part.start, str(said), more=more, length=length, css=css, x=x, width=width)
 
 
-def _act(entry: AuditEntry, arguments: bool, begin: int, end: int) -> Row:
+def _act(entry: AuditEntry, arguments: bool, begin: int, end: int) -> TimelineRow:
     at = int(entry.at.timestamp() * 1000)
     more = " ".join([acts.sentence(entry), *acts.facts(entry, arguments=arguments)])
     x, width = bar(at, at, begin, end)
-    return Row(at, acts.verb_label(entry.verb), entry.actor, more, css="busy", x=x, width=width)
+    return TimelineRow(at, acts.verb_label(entry.verb), entry.actor, more, css="busy", x=x, width=width)
 
 
 def bar(start: int, stop: int, begin: int, end: int) -> tuple[int, int]:

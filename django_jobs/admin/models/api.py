@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django import forms
@@ -17,6 +18,9 @@ from django_jobs.admin.common.audited import AuditedAdmin
 from django_jobs.models import ApiToken, RemoteJobType
 from django_jobs.models.audit import Kind
 from django_jobs.models.token import Scope
+
+#: How long the old secret of a token stays valid.
+OVERLAP = timedelta(days=1)
 
 
 class NamesField(forms.CharField):
@@ -45,7 +49,7 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = ApiToken
-        fields = ["name", "scopes", "jobs", "expires_at"]
+        fields = ["name", "scopes", "jobs", "expires_at", "per_minute"]
 
 
 class ApiTokenAdmin(AuditedAdmin):
@@ -56,13 +60,13 @@ class ApiTokenAdmin(AuditedAdmin):
     list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "expires_at", "revoked_at"]
     list_filter = [("revoked_at", admin.EmptyFieldListFilter)]
     search_fields = ["name"]
-    actions = ["revoke"]
+    actions = ["rotate", "revoke"]
 
     class Media:
         css: ClassVar = {"all": ["django_jobs/console.css"]}
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> list[str]:
-        return ["created_at", "last_used_at", "revoked_at"] if obj is not None else []
+        return ["created_at", "last_used_at", "old_until", "revoked_at"] if obj is not None else []
 
     @admin.display(description=_("scopes"))
     def scope_names(self, token: ApiToken) -> str:
@@ -81,12 +85,21 @@ class ApiTokenAdmin(AuditedAdmin):
         if change:
             super().save_model(request, obj, form, change)
             return
-        issued, secret = ApiToken.objects.issue(obj.name, obj.scopes, obj.jobs, obj.expires_at)
+        issued, secret = ApiToken.objects.issue(obj.name, obj.scopes, obj.jobs, obj.expires_at, obj.per_minute)
         obj.pk, obj.digest, obj.created_at = issued.pk, issued.digest, issued.created_at
         obj._state.adding = False
         self.audit(request, "create", obj, changes=self.audit_changes(form))
         text = _("The token is %(secret)s. Write it down: it cannot be shown again.") % {"secret": secret}
         self.message_user(request, text, messages.WARNING)
+
+    @admin.action(description=_("New secrets for selected tokens"), permissions=["change"])
+    def rotate(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        for token in queryset.filter(revoked_at=None):
+            secret = token.rotate(OVERLAP)
+            self.log_change(request, token, str(_("New secret.")))
+            self.audit(request, "rotate", token)
+            text = _("The new secret of %(name)s is %(secret)s. The old one is valid for another day.")
+            self.message_user(request, text % {"name": token.name, "secret": secret}, messages.WARNING)
 
     @admin.action(description=_("Revoke selected tokens"), permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:

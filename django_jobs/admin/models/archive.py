@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.options import ModelAdmin
 from django.db.models import QuerySet, Value
 from django.http import HttpRequest, HttpResponse
@@ -28,8 +28,12 @@ from django_jobs.admin.models.archive_list import (
     searched,
 )
 from django_jobs.archive import info_of
+from django_jobs.archive.values import text as as_text
+from django_jobs.browse import Match
 from django_jobs.core.values import JobInfo
+from django_jobs.exceptions import InvalidQuery
 from django_jobs.models import ArchivedJob
+from django_jobs.operations.archived import rows_of, unchosen
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import tags_of
@@ -41,7 +45,10 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     list_display = ["name", "status", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
     list_filter = [TagFilter, StateFilter, DayFilter, "ended_at", TypeFilter, QueueFilter]
     search_fields = ["=job_id", "name", "error"]
-    search_help_text = _("Search by id, name and error text; tag:customer:42 finds the jobs with a tag")
+    search_help_text = _(
+        "Text is searched for in id, name and error. Terms choose exactly: name: queue: state: error: tag: scope: id: "
+        "worker: release: before: after: and arg.customer_id=42."
+    )
     ordering = ["-ended_at", "-id"]
     #: By any other column, the database would sort all rows.
     sortable_by = ["ended_at"]
@@ -66,8 +73,17 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[ArchivedJob], search_term: str
     ) -> tuple[QuerySet[ArchivedJob], bool]:
-        found = searched(queryset, search_term) if search_term.strip() else queryset
-        return (found, False) if found is not None else super().get_search_results(request, queryset, search_term)
+        try:
+            match = Match(arguments=may(request, ARGUMENTS)).asked(search_term, archived=True)
+        except InvalidQuery as wrong:
+            messages.error(request, str(wrong))
+            return queryset.none(), False
+        rows = rows_of(queryset, match)
+        if unchosen(match):
+            return searched(request, rows, match), False
+        if match.text and not (same_id := rows.filter(job_id=as_text(match.text))).exists():
+            return super().get_search_results(request, rows, match.text)
+        return same_id if match.text else rows, False
 
     def get_changelist(self, request: HttpRequest, **more: Any) -> type[FirstRowsList]:
         return FirstRowsList

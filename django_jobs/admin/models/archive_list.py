@@ -4,9 +4,11 @@ and the first rows only."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
@@ -16,16 +18,23 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.functional import cached_property
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.common import labels
+from django_jobs.admin.jobs.filters import notes_of
 from django_jobs.archive import with_tag
-from django_jobs.conf import get_settings
+from django_jobs.archive.values import as_stored
+from django_jobs.archive.values import text as as_text
+from django_jobs.browse import Match, usable_queues
+from django_jobs.browse.query.parsing import parse
 from django_jobs.core import registry
 from django_jobs.core.options.checks import LONGEST_TAG
 from django_jobs.core.values import FINISHED
 from django_jobs.formatting import number
 from django_jobs.models import ArchivedJob, ArchivedTag
+from django_jobs.operations.archived import search
+from django_jobs.serialization.payloads import iso
 
 Rows = QuerySet[ArchivedJob]
 
@@ -95,7 +104,7 @@ class Offered(SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
         value = self.value()
-        return queryset.filter(**{str(self.parameter_name): value}) if value else queryset
+        return queryset.filter(**{str(self.parameter_name): as_text(value)}) if value else queryset
 
 
 class StateFilter(Offered):
@@ -109,7 +118,7 @@ class QueueFilter(Offered):
     title, parameter_name = _("queue"), "queue"
 
     def known(self) -> Iterable[tuple[str, Any]]:
-        return [(name, name) for name in get_settings().queues]
+        return [(name, name) for name in usable_queues()]
 
 
 class TypeFilter(Offered):
@@ -117,6 +126,10 @@ class TypeFilter(Offered):
 
     def known(self) -> Iterable[tuple[str, Any]]:
         return [(name, name) for name in registry.names()]
+
+    def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
+        name = self.value()
+        return queryset.filter(name__in=[as_text(each) for each in registry.names_of(name)]) if name else queryset
 
 
 class TagFilter(Offered):
@@ -138,7 +151,7 @@ class DayFilter(Offered):
     title, parameter_name = _("day"), "day"
 
     def known(self) -> Iterable[tuple[str, Any]]:
-        today = timezone.localdate()
+        today = timezone.localdate(datetime.now(UTC))  # with USE_TZ = False, too
         days = [today - timedelta(days=ago) for ago in range(DAYS)]
         return [(day.isoformat(), date_format(day)) for day in days]
 
@@ -155,14 +168,21 @@ class DayFilter(Offered):
 
 
 def as_time(day: date) -> datetime:
-    """Return the beginning of a day in the current time zone."""
-    return timezone.make_aware(datetime.combine(day, time()))
+    """Return the beginning of a day in the current time zone, as the database has times."""
+    return as_stored(timezone.make_aware(datetime.combine(day, time())))
 
 
-def searched(rows: Rows, text: str) -> Rows | None:
-    """Return the rows that an index finds: of a tag, or with this id.  None if the text has to be searched for."""
-    word, colon, tag = text.strip().partition(":")
-    if word == "tag" and colon and tag:
-        return with_tag(rows, tag)
-    found = rows.filter(job_id=text.strip())
-    return found if found.exists() else None
+def searched(request: HttpRequest, rows: Rows, match: Match) -> Rows:
+    """Return those of the first of these rows that match.  Says how many were checked, and how to go on."""
+    found, notes = search(rows, match, limit=LISTED)
+    said = [_("%(number)s archived jobs were checked.") % {"number": number(found.checked)}, *notes_of(notes)]
+    if found.following:
+        kept = (str(term) for term in parse(request.GET.get("q", "")) if term.field != "before")
+        on = request.GET.dict() | {"q": " ".join([*kept, f"before:{iso(found.following.ms)}"])}
+        on.pop("p", None)
+        text = _("Older ones were not: {}")
+        link = format_html('<a href="?{}">{}</a>', urlencode(on), _("go on"))
+        messages.warning(request, format_html("{} {}", " ".join(map(str, said)), format_html(str(text), link)))
+    else:
+        messages.info(request, " ".join(map(str, said)))
+    return rows.filter(pk__in=[row.pk for row in found.rows])

@@ -16,7 +16,19 @@ from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import another, bulk, everywhere, listing
 from django_jobs.admin.jobs import page as job_page
-from django_jobs.admin.pages import history, overview, queues, schedules, store, types, workers, workflows
+from django_jobs.admin.pages import (
+    errors,
+    findings,
+    history,
+    overview,
+    paused,
+    queues,
+    schedules,
+    store,
+    types,
+    workers,
+    workflows,
+)
 from django_jobs.exceptions import StoreError
 
 View = Callable[..., HttpResponse]
@@ -26,8 +38,12 @@ READ, CHANGE = ["GET", "HEAD"], ["GET", "HEAD", "POST"]
 #: (route, view, name, methods) of every URL of the console.  Parts of a route are quoted as the admin quotes keys.
 ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("", overview.overview, "dashboard_changelist", READ),
+    ("acknowledge/", findings.acknowledge_page, "acknowledge", CHANGE),
     ("queues/", queues.queue_list, "queues", READ),
     ("queues/<str:queue>/", queues.queue_page, "queue", CHANGE),
+    ("paused/", paused.paused_list, "paused", READ),
+    ("errors/", errors.error_list, "errors", READ),
+    ("errors/<str:id>/", errors.error_page, "error", CHANGE),
     ("types/<str:name>/", types.type_page, "type", READ),
     ("jobs/<str:state>/", listing.job_list, "jobs", CHANGE),
     ("search/", everywhere.search_page, "search", READ),
@@ -40,6 +56,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("workers/<str:worker>/", workers.worker_page, "worker", READ),
     ("store/", store.store_page, "store", READ),
     ("schedules/", schedules.schedule_list, "schedules", CHANGE),
+    ("schedules/tonight/", schedules.tonight, "tonight", READ),
     ("bulk/", bulk.bulk_list, "bulk", READ),
     ("bulk/<str:id>/", bulk.bulk_page, "bulk_operation", CHANGE),
     ("history/", history.history, "history", READ),

@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import schedules
 from django_jobs.admin.common.audited import AuditedAdmin
+from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Schedule
@@ -29,7 +30,10 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
 
     class Meta:
         model = Schedule
-        fields = ["name", "job", "cron", "args", "kwargs", "timezone", "missed", "overlap", "jitter", "enabled"]
+        fields = [
+            *("name", "job", "cron", "every", "at", "timezone", "args", "kwargs"),
+            *("queue", "priority", "expires_in", "missed", "overlap", "jitter", "enabled"),
+        ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -38,6 +42,11 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
         current = [self.instance.job] if self.instance.job and self.instance.job not in registry.names() else []
         names = [("", "---------"), *((name, name) for name in [*registry.names(), *current])]
         self.fields["job"].widget = forms.Select(choices=names)
+        if get_settings().queues.patterns:
+            return  # any name may be right: it is typed, and checked like the rest
+        queues = [*get_settings().queues]
+        queues += [self.instance.queue] if self.instance.queue and self.instance.queue not in queues else []
+        self.fields["queue"].widget = forms.Select(choices=[("", "---------"), *((name, name) for name in queues)])
 
 
 class ScheduleAdmin(AuditedAdmin):
@@ -47,7 +56,7 @@ class ScheduleAdmin(AuditedAdmin):
     #: Arguments may be sensitive.
     audit_hidden = frozenset({"args", "kwargs"})
     form = ScheduleForm
-    list_display = ["name", "job", "cron", "zone", "enabled", "next_run"]
+    list_display = ["name", "job", "when", "zone", "enabled", "next_run"]
     list_filter = ["enabled", "job"]
     search_fields = ["name", "job"]
     readonly_fields = ["next_runs"]
@@ -62,6 +71,10 @@ class ScheduleAdmin(AuditedAdmin):
 
     def audit_subject(self, row: models.Model) -> str:
         return f"db:{row.pk}"  # as the pages of the console call it
+
+    @admin.display(description=_("When"))
+    def when(self, schedule: Schedule) -> str:
+        return schedule.entry().cron
 
     @admin.display(description=_("time zone"))
     def zone(self, schedule: Schedule) -> str:
@@ -84,5 +97,7 @@ class ScheduleAdmin(AuditedAdmin):
             runs = schedules.next_runs(entry, n)
         except JobsError as error:
             return str(error)
+        if not runs:
+            return "—"
         lines = ((f"{localtime(run, entry.zone):%Y-%m-%d %H:%M:%S %Z}",) for run in runs)
         return format_html_join("\n", "<div>{}</div>" if n > 1 else "{}", lines)

@@ -161,7 +161,7 @@ def ordered(boxes: Sequence[Box]) -> list[list[Box]]:
 def place(rows: Sequence[Sequence[Box]], *, is_down: bool) -> tuple[int, int]:
     """Give each box its place; each layer is centred.  Returns the size of the drawing."""
     along, across = (HEIGHT, WIDTH) if is_down else (WIDTH, HEIGHT)
-    broadest = max(map(len, rows)) * (across + ACROSS) - ACROSS
+    broadest = max(map(len, rows), default=1) * (across + ACROSS) - ACROSS
     for number, row in enumerate(rows):
         first = MARGIN + (broadest - (len(row) * (across + ACROSS) - ACROSS)) // 2
         for at, box in enumerate(row):

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from django_jobs.admin.common import acts
 from django_jobs.admin.common.console import Console
+from django_jobs.archive.values import text
 from django_jobs.models.audit import AuditEntry, Kind, Source
 
 ENTRIES = 50
@@ -20,7 +21,7 @@ NAMES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AuditRow:
     """One entry as shown: a sentence, more facts, where it leads, and its jobs with their addresses."""
 
     entry: AuditEntry
@@ -35,7 +36,7 @@ class Row:
 
 def history(console: Console) -> HttpResponse:
     """Show what was done in the admin, over HTTP and with `manage.py jobs`, latest first, of everybody or of one."""
-    given = {key: console.request.GET.get(key, "")[:254] for key in ("user", "verb", "source")}
+    given = {key: text(console.request.GET.get(key, ""))[:254] for key in ("user", "verb", "source")}
     entries = AuditEntry.objects.all()
     if given["user"]:
         entries = entries.filter(actor=given["user"])
@@ -72,7 +73,7 @@ def different(field: str, **given: str) -> list[str]:
     return found
 
 
-def row(console: Console, entry: AuditEntry) -> Row:
+def row(console: Console, entry: AuditEntry) -> AuditRow:
     """Return an entry in the language of the reader.  Arguments are for those who may see arguments."""
     ids = acts.ids_of(entry)
     address = {
@@ -84,7 +85,7 @@ def row(console: Console, entry: AuditEntry) -> Row:
     }.get(Kind(entry.kind) if entry.kind in Kind.values else Kind.JOB)
     if entry.kind == Kind.JOB and entry.subject and ", " not in entry.subject:
         address = ("queue", entry.subject)
-    return Row(
+    return AuditRow(
         entry=entry,
         source=str(dict(Source.choices).get(entry.source, entry.source)),
         kind=acts.kind_label(entry.kind),

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
-from django_jobs import alarms, browse
-from django_jobs.admin.common.charts import Chart, clock, failed_text, read_period, stacked, succeeded_text
+from django_jobs import browse
+from django_jobs.admin.common import permissions
+from django_jobs.admin.common.charts import Chart, clock, failed_text, marked, read_period, stacked, succeeded_text
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.pages import trends
 from django_jobs.admin.pages.worker_rows import longest_running, worker_rows
 from django_jobs.browse.trends import MOST_QUEUES, total_trend
-from django_jobs.core.values import QueueStats
+from django_jobs.core.values import SILENT, QueueStats
 from django_jobs.formatting import duration
 from django_jobs.formatting import number as grouped
+from django_jobs.operations import diagnosis
+from django_jobs.operations.diagnosis.rules import OUTBOX_AGE
 from django_jobs.stores import get_store
 
 #: Maximum queues and workers on the overview; their own pages show all.
 LINES = 10
+#: Seconds that the oldest entry of the outbox has waited when it is shown; after OUTBOX_AGE, it is a finding.
+OUTBOX_SHOWN = 5
 
 
 def overview(console: Console) -> HttpResponse:
@@ -31,15 +37,22 @@ def overview_context(console: Console) -> dict[str, Any]:
     """Return the context of the overview; the app's index page uses it, too."""
     period = read_period(console.request.GET, "hour")
     store, counted = get_store(), console.counted
-    workers = store.workers()
+    known = store.workers(silent=True)
+    workers = [each for each in known if each.info.get("state") != SILENT]
     shown = browse.series(period, counted.names) if period != "week" else None
     week = total_trend(counted.names, period) if shown is None else None
-    report = alarms.check(alarms.measure(counted, workers, shown if period == "hour" else None))
+    facts = diagnosis.measure(counted, known, shown if period == "hour" else None)
+    report = diagnosis.check(facts)
     return {
         "period": period,
         "report": report,
-        "alarms": [(alarm, alarms.text_of(alarm), address(console, alarm)) for alarm in report.alarms],
-        "charts": charts(shown) if shown else trends.charts(week) if week else [],
+        "findings": [(found, console.cause(found), left) for found, left in report.lines()],
+        "acknowledged": [
+            (found, console.cause(found), diagnosis.acknowledged_text(known)) for found, known in report.acknowledged
+        ],
+        "may_acknowledge": console.may(permissions.PAUSE),
+        "outbox": facts.outbox if facts.outbox and OUTBOX_SHOWN <= facts.outbox.oldest < OUTBOX_AGE else None,
+        "charts": charts(shown, console.releases) if shown else trends.charts(week, console.releases) if week else [],
         "most_queues": MOST_QUEUES,
         "busiest": busiest(list(counted.queues.values())),
         "queue_number": len(counted.names),
@@ -56,14 +69,8 @@ def busiest(stats: list[QueueStats]) -> list[QueueStats]:
     return sorted(stats, key=lambda s: (-s.latency, -s.counts.get("queued", 0), -s.counts.get("running", 0)))[:LINES]
 
 
-def address(console: Console, alarm: alarms.Alarm) -> str:
-    """Return the address of the page on which an alarm can be dealt with."""
-    name, parts, query = alarms.link_of(alarm)
-    return console.url(name, *parts) + query
-
-
-def charts(series: browse.Series) -> list[Chart]:
-    """Return the charts of throughput, failures and waiting time."""
+def charts(series: browse.Series, releases: Mapping[str, int]) -> list[Chart]:
+    """Return the charts of throughput, failures and waiting time, with the releases that appeared then (`marked`)."""
     labels = [clock(start) for start in series.starts]
     succeeded, failed = series.values["succeeded"], series.values["failed"]
     waits = [
@@ -84,8 +91,9 @@ def charts(series: browse.Series) -> list[Chart]:
     done, bad = succeeded_text(sum(succeeded)), failed_text(sum(failed))
     mean = sum(series.values["wait_ms"]) / max(1, sum(succeeded))
     waited = _("%(time)s on average") % {"time": duration(mean)}
-    return [
+    found = [
         Chart(_("Throughput"), [("good", done), ("bad", bad)], done_bars, grouped(int(done_top)), *ends, not done_bars),
         Chart(_("Failures"), [("bad", bad)], fail_bars, grouped(int(fail_top)), *ends, not fail_bars),
         Chart(_("Waiting time"), [("wait", waited)], wait_bars, duration(wait_top), *ends, not wait_bars),
     ]
+    return marked(found, releases, series.starts[0], series.starts[-1] + series.width, series.period)

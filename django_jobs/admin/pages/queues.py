@@ -122,7 +122,7 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
     context = queue_row(stats) | {
         "queue": queue,
         "period": period,
-        "charts": charts(queue, period),
+        "charts": charts(console, queue, period),
         "types": with_sparklines(queue, types(stats, by)),
         "type_columns": columns_of(TYPE_COLUMNS, by, {"period": period} if period != "hour" else {}, words="name"),
         "names": registry.names(),
@@ -133,11 +133,11 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
     return console.render("queue.html", queue, context, here="queues")
 
 
-def charts(queue: str, period: str) -> list[Chart]:
+def charts(console: Console, queue: str, period: str) -> list[Chart]:
     """Return the charts of one queue: from its minutes, which are kept for a day; of a week from samples."""
     if period == "week":
-        return trends.charts(queue_trends([queue], period)[queue])
-    return overview.charts(browse.series(period, [queue]))
+        return trends.charts(queue_trends([queue], period)[queue], console.releases)
+    return overview.charts(browse.series(period, [queue]), console.releases)
 
 
 def with_sparklines(queue: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -188,4 +188,5 @@ def post(console: Console, queue: str) -> HttpResponse:
     said = _("Paused: %(what)s") if data["do"] == "pause" else _("Resumed: %(what)s")
     if data["do"] == "pause" and until:
         said = _("Paused until %(time)s: %(what)s")
-    return console.back(console.url("queue", queue), messages.SUCCESS, said % {"what": what, "time": exact(until)})
+    back = console.url("paused") if data.get("back") == "paused" else console.url("queue", queue)
+    return console.back(back, messages.SUCCESS, said % {"what": what, "time": exact(until)})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
 
 from django.contrib import messages
@@ -17,7 +18,7 @@ from django_jobs import schedules
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
-from django_jobs.core import registry
+from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.exceptions import JobsError, StoreError, UnknownSchedule
 from django_jobs.models.audit import Kind
 from django_jobs.schedules import state as schedule_state
@@ -28,8 +29,8 @@ from django_jobs.stores import get_store
 NEXT = 3
 #: A sentence about what was done, and the details for the audit log.
 Done = tuple[str, dict[str, Any]]
-#: Schedules per page: the next runs of each must be computed.
-PAGE = 100
+#: Schedules per page: the next runs of each must be computed; of the page of a day, all of that day.
+PAGE, DAYS = 100, 50
 
 SOURCES: dict[str, Text] = {
     "job": gettext_lazy("code"),
@@ -39,7 +40,7 @@ SOURCES: dict[str, Text] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScheduleRow:
     """One schedule as shown on the page; times in ms."""
 
     entry: Entry
@@ -49,6 +50,7 @@ class Row:
     next_runs: list[int]
     last_run: int
     last_job: str
+    #: of the last job.
     queue: str
     paused_at: int
     problem: str
@@ -58,47 +60,36 @@ def schedule_list(console: Console) -> HttpResponse:
     """GET: show the schedules.  POST: run one now, pause or resume it."""
     if console.request.method == "POST":
         return post(console)
-    everything = schedules.entries()
-    try:
-        page = max(1, int(console.request.GET.get("p", "1")))
-    except ValueError:
-        page = 1
-    number = max(1, -(-len(everything) // PAGE))
-    page = min(page, number)
-    context = {
-        "rows": rows(console, everything[(page - 1) * PAGE : page * PAGE]),
-        "page": page,
-        "pages": range(1, number + 1) if number > 1 else [],
+    shown, pages = console.part(schedules.entries(), PAGE)
+    context = pages | {
+        "rows": rows(console, shown),
         "may_run": console.may(permissions.SCHEDULES),
         "add_url": address(console, "add") if console.request.user.has_perm("django_jobs.add_schedule") else "",
     }
     return console.render("schedules.html", _("Schedules"), context, here="schedules")
 
 
-def rows(console: Console, entries: list[Entry]) -> list[Row]:
-    """Return the rows.  Takes three reads of the store plus one per queue, whatever the number of schedules."""
+def tonight(console: Console) -> HttpResponse:
+    """Show what the schedules did in the last 24 hours, and will do in the next 24."""
+    shown, pages = console.part(schedules.entries(), DAYS)
+    days = sorted(schedules.days(shown), key=lambda day: day.next[0] if day.next else inf)
+    return console.render("tonight.html", _("Tonight and last night"), pages | {"days": days}, here="schedules")
+
+
+def rows(console: Console, entries: Sequence[Entry]) -> list[ScheduleRow]:
+    """Return the rows.  Takes two reads of the store, whatever the number of schedules."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    last_runs: dict[str, dict[str, int]] = {}
-    found = []
-    for entry in entries:
-        definition = registry.find(entry.job)
-        queue = "" if definition is None else definition.queue
-        if queue and queue not in last_runs:
-            last_runs[queue] = store.last_runs(queue)
-        found.append(row(console, entry, queue, last_runs.get(queue, {}).get(entry.id, 0), state, now))
-    return found
+    return [row(console, entry, state, now) for entry in entries]
 
 
-def row(
-    console: Console, entry: Entry, queue: str, last: int, state: schedule_state.ScheduleState, now: datetime
-) -> Row:
+def row(console: Console, entry: Entry, state: schedule_state.ScheduleState, now: datetime) -> ScheduleRow:
     """Return the row of one schedule; a broken one shows the reason instead of the next runs."""
-    paused, upcoming, problem = state.paused_at(entry) or 0, [], ""
+    last, paused, upcoming, problem = state.last_run(entry), state.paused_at(entry) or 0, [], ""
     try:
         runs = schedules.next_runs(entry, NEXT, now)
         if entry.enabled and not paused:
-            upcoming = [int(run.timestamp()) * 1000 for run in runs]
+            upcoming = list(map(schedules.to_ms, runs))
     except StoreError:
         raise
     except JobsError as error:
@@ -106,8 +97,8 @@ def row(
     url = ""
     if entry.source == "database" and console.request.user.has_perm("django_jobs.change_schedule"):
         url = address(console, "change", entry.id.partition(":")[2])
-    job = entry.job_id(last) if last else ""
-    return Row(entry, SOURCES[entry.source], url, upcoming, last, job, queue, paused, problem)
+    job = entry.job_id(last.at) if last.at else ""
+    return ScheduleRow(entry, SOURCES[entry.source], url, upcoming, last.at, job, last.queue, paused, problem)
 
 
 def address(console: Console, page: str, *arguments: str) -> str:
@@ -133,15 +124,17 @@ def post(console: Console) -> HttpResponse:
     except JobsError as error:
         return console.back(console.url("schedules"), messages.ERROR, str(error))
     console.log(data["do"], Kind.SCHEDULE, entry.id, **details)
-    return console.back(console.url("schedules"), messages.SUCCESS, said)
+    back = console.url("paused") if data.get("back") == "paused" else console.url("schedules")
+    return console.back(back, messages.SUCCESS, said)
 
 
 def run(entry: Entry) -> Done:
     """Run it once, now."""
     handle = schedules.run_now(entry)
-    return _("Schedule %(name)s was enqueued as job %(id)s.") % {"name": entry.label, "id": handle.id}, {
-        "job": [handle.queue, handle.id]
-    }
+    said = _("Schedule %(name)s was enqueued as job %(id)s.")
+    if handle.state == DEFERRED:
+        said = _("Schedule %(name)s will be enqueued as job %(id)s after the commit.")
+    return said % {"name": entry.label, "id": handle.id}, {"job": [handle.queue, handle.id]}
 
 
 def pause(entry: Entry) -> Done:

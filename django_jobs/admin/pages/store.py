@@ -9,13 +9,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs import alarms
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
-from django_jobs.alarms import Server
 from django_jobs.formatting import duration, moment, number
+from django_jobs.operations.diagnosis import ServerFacts, all_lines, look_at_server
 
-#: The labels of the levels of findings.
+#: The labels of the levels of lines.
 LEVELS: dict[str, Text] = {"error": gettext_lazy("error"), "warning": gettext_lazy("warning"), "ok": gettext_lazy("ok")}
 #: Binary units of sizes.
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -23,15 +22,15 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def store_page(console: Console) -> HttpResponse:
     """Show what `manage.py jobs doctor` knows of the store's server."""
-    server = alarms.look_at_server()
+    server = look_at_server()
     context = {
-        "findings": [(each, LEVELS[each.level]) for each in alarms.all_findings(server)],
+        "findings": [(each, LEVELS[each.level]) for each in all_lines(server)],
         "facts": [(label, value) for label, value in [*server_facts(server), *our_facts(console, server)] if value],
     }
     return console.render("store.html", _("Store"), context, here="store")
 
 
-def server_facts(server: Server) -> Iterator[tuple[str, str | SafeString]]:
+def server_facts(server: ServerFacts) -> Iterator[tuple[str, str | SafeString]]:
     """Yield what the server tells of itself."""
     about = server.about
     yield _("Server"), f"{about.get('server', 'redis').capitalize()} {known(about, 'version')}"
@@ -63,7 +62,7 @@ def role(about: Mapping[str, str]) -> str:
     return known(about, "role")
 
 
-def our_facts(console: Console, server: Server) -> Iterator[tuple[str, str]]:
+def our_facts(console: Console, server: ServerFacts) -> Iterator[tuple[str, str]]:
     """Yield what this application measures."""
     yield _("One call took"), duration(server.call_ms)
     yield _("Difference of the clocks"), _("%(seconds)s s") % {"seconds": f"{server.clock_off:+.2f}"}

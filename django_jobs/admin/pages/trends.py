@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.utils import formats
 from django.utils.translation import gettext as _
@@ -10,12 +10,14 @@ from django.utils.translation import ngettext
 
 from django_jobs.admin.common.charts import (
     HEIGHT,
+    NO_RELEASES,
     SMALL,
     WIDTH,
     Bar,
     Chart,
     Sparkline,
     failed_text,
+    marked,
     succeeded_text,
     time_label,
 )
@@ -30,14 +32,14 @@ FAILURES = (("bad", 1),)
 DEAD = (("bad", 2),)
 
 
-def charts(trend: Trend) -> list[Chart]:
-    """Return the charts of throughput, failures and deaths."""
+def charts(trend: Trend, releases: Mapping[str, int] = NO_RELEASES) -> list[Chart]:
+    """Return the charts of throughput, failures and deaths, with the releases that appeared then (`marked`)."""
     sums = trend.sums
     done, bad, dead = (sums[event] for event in EVENTS)
     done_text, bad_text = succeeded_text(done), failed_text(bad)
     dead_text = ngettext("%(n)s job died", "%(n)s jobs died", dead) % {"n": number(dead)}
     hourly = trend.width == COARSE
-    return [
+    found = [
         chart(
             _("Throughput per hour") if hourly else _("Throughput per 5 minutes"),
             trend,
@@ -47,6 +49,7 @@ def charts(trend: Trend) -> list[Chart]:
         chart(_("Failures per hour") if hourly else _("Failures per 5 minutes"), trend, FAILURES, [("bad", bad_text)]),
         chart(_("Dead per hour") if hourly else _("Dead per 5 minutes"), trend, DEAD, [("bad", dead_text)]),
     ]
+    return marked(found, releases, trend.first, trend.stretches[-1].end, trend.period)
 
 
 def chart(title: str, trend: Trend, layers: Sequence[tuple[str, int]], sums: list[tuple[str, str]]) -> Chart:

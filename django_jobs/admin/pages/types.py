@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,15 +25,16 @@ from django_jobs.browse import Match
 from django_jobs.browse.trends import type_trend
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.times import BOUNDS, Histogram, add_times
+from django_jobs.core.times import BOUNDS, Histogram, Times, add_times
 from django_jobs.core.values import QueueStats, State
 from django_jobs.formatting import duration, number
+from django_jobs.samples.times import PERIODS
 from django_jobs.serialization import payloads
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import FailureGroup
 
 #: Queues on one page: the totals and times of each are read.  A link shows each of the others alone.
-QUEUES = 5
+QUEUES = 3
 #: Errors of each state, and schedules, on one page.
 ERRORS, SCHEDULES = 10, 20
 #: What is counted for each job type.
@@ -44,7 +45,7 @@ def type_page(console: Console, name: str) -> HttpResponse:
     """Show a job type in the queues in which it is met, or in the one that the address names.
 
     A type that this process does not know has a page, too: workers may know it."""
-    name = unquote(name)
+    name = registry.current_name(unquote(name))
     chosen = console.request.GET.get("queue", "")[:FILTER_LENGTH].strip()
     if chosen and chosen not in console.counted.names:
         raise Http404
@@ -52,17 +53,19 @@ def type_page(console: Console, name: str) -> HttpResponse:
     queues = [chosen] if chosen else queues_of(console, name)
     stats = sorted(browse.queue_stats(queues[:QUEUES]), key=lambda each: -total_of(each, name, "enqueued"))
     period = read_period(console.request.GET, "day")
+    totals = get_store().times([each.queue for each in stats]) if stats else {}
     context = {
         "period": period,
         "kept": urlencode({"queue": chosen}) if chosen else "",
-        "trend": trends.charts(type_trend([each.queue for each in stats], name, period)),
+        "trend": trends.charts(type_trend([each.queue for each in stats], name, period), console.releases),
         "job_type": name,
         "chosen": chosen,
         "known": definition is not None,
         "options": options_of(definition) if definition else [],
         "queues": [queue_row(each, name) for each in stats],
         "more_queues": queues[QUEUES:],
-        "charts": charts([each.queue for each in stats], name),
+        "times": run_times(stats, totals, name),
+        "charts": charts(totals, name),
         "errors": errors(console, name, chosen),
         "states": states(console, name, chosen),
         "schedules": schedule_rows(console, name),
@@ -107,7 +110,7 @@ def options_of(definition: JobDefinition) -> list[tuple[str, str]]:
     options = definition.options
     found: list[tuple[str, str]] = [
         (_("Queue"), options.queue),
-        (_("Delivery"), _("at most once") if options.delivery == "at_most_once" else _("at least once")),
+        (_("Delivery"), str(labels.DELIVERY[options.delivery])),
         (_("Max. attempts"), number(definition.stored_options.max_attempts)),
         (_("Priority"), number(options.priority)),
     ]
@@ -135,10 +138,24 @@ def options_of(definition: JobDefinition) -> list[tuple[str, str]]:
     return found
 
 
-def charts(queues: Sequence[str], name: str) -> list[Chart]:
+def run_times(
+    stats: Sequence[QueueStats], totals: Mapping[str, Mapping[str, Times]], name: str
+) -> list[dict[str, Any]]:
+    """Return how long attempts waited and ran in the last day and week, with the age of the oldest job of the queue."""
+    queues, found = list(totals), list[dict[str, Any]]()
+    times = get_store().run_times(queues, list(PERIODS), totals) if queues else {}
+    known = {(period, each.queue): each for period, some in times.items() for each in some if each.name == name}
+    for each in stats:
+        for period, label in (("day", _("24 hours")), ("week", _("7 days"))):
+            own = known.get((period, each.queue))
+            if own is not None or (period == "day" and each.age):
+                found.append({"stats": each, "period": label, "times": own, "age": each.age})
+    return found
+
+
+def charts(totals: Mapping[str, Mapping[str, Times]], name: str) -> list[Chart]:
     """Return how long attempts waited and ran, since counting began."""
-    found = [each[name] for each in get_store().times(queues).values() if name in each] if queues else []
-    times = add_times(found)
+    times = add_times([each[name] for each in totals.values() if name in each])
     return [distribution(_("Waiting time"), "wait", times.waiting), distribution(_("Run time"), "good", times.running)]
 
 
@@ -190,7 +207,7 @@ def states(console: Console, name: str, queue: str) -> list[tuple[str, labels.Te
     return found
 
 
-def schedule_rows(console: Console, name: str) -> list[schedule_pages.Row]:
+def schedule_rows(console: Console, name: str) -> list[schedule_pages.ScheduleRow]:
     """Return the schedules that enqueue this type."""
-    own = [entry for entry in schedules.entries() if entry.job == name][:SCHEDULES]
+    own = [entry for entry in schedules.entries() if registry.current_name(entry.job) == name][:SCHEDULES]
     return schedule_pages.rows(console, own) if own else []

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from django_jobs.admin.common.charts import Sparkline
 from django_jobs.admin.pages import trends
+from django_jobs.browse import shown_queues
 from django_jobs.browse.trends import worker_trend
 from django_jobs.core.values import WorkerInfo
 from django_jobs.samples.worker import totals_of
@@ -27,6 +28,7 @@ class WorkerRow(NamedTuple):
     busy: int
     memory: int
     state: str
+    release: str
     running: list[dict[str, Any]]
     children: list[dict[str, Any]]
     #: how many attempts ended in each way since it started; None: not known.
@@ -59,7 +61,7 @@ def longest_running(workers: Iterable[WorkerInfo], most: int) -> list[dict[str, 
 def worker_row(worker: WorkerInfo) -> WorkerRow:
     """Return the row of one worker; missing values are left empty."""
     info = worker.info if isinstance(worker.info, dict) else {}
-    queues = info.get("queues", [])
+    queues = info.get("queues")
     children = [child for child in listed(info.get("children")) if isinstance(child, dict)]
     running = [job for child in children for job in listed(child.get("jobs"))]
     size = f"{info.get('processes', '?')} × {info.get('threads', '?')}"
@@ -67,13 +69,14 @@ def worker_row(worker: WorkerInfo) -> WorkerRow:
         worker.name,
         str(info.get("host", "")),
         str(info.get("pid", "")),
-        ", ".join(map(str, listed(queues))) or (queues if isinstance(queues, str) else ""),
+        ", ".join(shown_queues(info)) or (queues if isinstance(queues, str) else ""),
         size,
         number(info.get("started_at")),
         worker.seen_at,
         len(running),
         sum(number(child.get("memory")) for child in children),
         str(info.get("state", "")),
+        str(info.get("release", "")),
         [job_row(job) for job in running[:RUNNING]],
         [child_row(child) for child in children],
         totals_of(info),

@@ -23,21 +23,24 @@ def worker_list(console: Console) -> HttpResponse:
     if console.request.method == "POST":
         return post(console)
     store = get_store()
-    context = {"workers": worker_rows(store.workers(), store.now()), "may_stop": console.may(permissions.WORKERS)}
+    context = {
+        "workers": worker_rows(store.workers(silent=True), store.now()),
+        "may_stop": console.may(permissions.WORKERS),
+    }
     return console.render("workers.html", _("Workers"), context, here="workers")
 
 
 def worker_page(console: Console, worker: str) -> HttpResponse:
     """Show one worker and its charts."""
     name = unquote(worker)
-    found = next((each for each in get_store().workers() if each.name == name), None)
+    found = next((each for each in get_store().workers(silent=True) if each.name == name), None)
     if found is None:
         raise Http404
     period = read_period(console.request.GET, "hour")
     context = {
         "worker": worker_row(found),
         "period": period,
-        "charts": trends.charts(worker_trend(found, period)),
+        "charts": trends.charts(worker_trend(found, period), console.releases),
         "may_stop": console.may(permissions.WORKERS),
     }
     return console.render("worker.html", name, context, here="workers")
@@ -51,10 +54,13 @@ def post(console: Console) -> HttpResponse:
     if command not in {"stop", "quiet"}:
         return HttpResponseBadRequest(_("There is no such command for workers."), content_type="text/plain")
     if "confirmed" not in data:
-        return console.render("stop_worker.html", _("Stop this worker?"), {"worker": worker}, here="workers")
+        title = _("Stop this worker?") if command == "stop" else _("Let this worker take no more jobs?")
+        return console.render("stop_worker.html", title, {"worker": worker, "command": command}, here="workers")
     if not operations.command_worker(worker, command):
         said = _("There is no worker %(name)s any more.") % {"name": worker}
         return console.back(console.url("workers"), messages.WARNING, said)
-    said = _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.") % {"name": worker}
+    said = _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.")
+    if command == "quiet":
+        said = _("Worker %(name)s was told to be quiet. It finishes its running jobs and takes no others.")
     console.log(command, Kind.WORKER, worker)
-    return console.back(console.url("workers"), messages.SUCCESS, said)
+    return console.back(console.url("workers"), messages.SUCCESS, said % {"name": worker})

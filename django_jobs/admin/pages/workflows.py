@@ -19,6 +19,7 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.forms import AgainForm
 from django_jobs.admin.jobs.listing import number
 from django_jobs.admin.pages import graph
+from django_jobs.browse.query.parsing import written as as_query
 from django_jobs.browse.workflow_payloads import error_of
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import JobMoved, WorkflowNotFound
@@ -129,7 +130,7 @@ def batch_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, An
         "newest": f"?{urlencode(chosen)}" if after else "",
         "older": f"?{urlencode(more)}" if more else "",
         "callbacks": [
-            (name, started, console.url("jobs", "queued") + f"?{urlencode({'q': f'{info.id}.{name}'})}")
+            (name, started, console.url("jobs", "queued") + f"?{urlencode({'q': as_query(f'{info.id}.{name}')})}")
             for name, started in info.callbacks.items()
         ],
     }
@@ -237,7 +238,7 @@ def post(console: Console, info: WorkflowInfo) -> HttpResponse:
         return HttpResponseBadRequest(_("There is no such action for workflows."), content_type="text/plain")
     console.require(permissions.VERBS["cancel" if verb == "cancel" else "revive"])
     here = console.url("workflow", info.id)
-    held = operations.held_steps(info.id) if verb == "retry" else []
+    held = operations.staying_steps(info.id).held if verb == "retry" else []
     form = AgainForm(data if "confirmed" in data else None) if held else None
     asks = verb == "cancel" or form is not None
     if asks and ("confirmed" not in data or (form is not None and not form.is_valid())):
@@ -271,6 +272,7 @@ def cancel(info: WorkflowInfo) -> tuple[int, str, dict[str, int]]:
 def retry(info: WorkflowInfo, *, again: bool) -> tuple[int, str, dict[str, int]]:
     """Retry its dead steps, with those that are delivered at most once only if `again`.  Returns as `cancel` does."""
     moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id) if again else 0)
-    held = len(operations.held_steps(info.id))
-    said = labels.report("revive", moved, held=held)
-    return (messages.SUCCESS if moved else messages.WARNING), said, {"moved": moved, "held": held}
+    held, taken = operations.staying_steps(info.id)
+    said = labels.report("revive", moved, held=len(held), taken=len(taken), holders=taken)
+    level = messages.SUCCESS if moved else messages.WARNING
+    return level, said, {"moved": moved, "held": len(held), "taken": len(taken)}

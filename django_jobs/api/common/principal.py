@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import logging
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from functools import lru_cache
 from inspect import isclass
 from typing import Any
 
+from django.db import DatabaseError, router
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja.utils import check_csrf
@@ -18,11 +20,15 @@ from ninja.utils import check_csrf
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
 from django_jobs.conf.authorizer import find_authorizer
+from django_jobs.core import registry
 from django_jobs.models import ApiToken
 from django_jobs.models.token import Scope
+from django_jobs.runtime.per_minute import counted
+from django_jobs.runtime.savepoint import savepoint
 
 __all__ = ["Principal", "Scope", "authenticate", "caller", "require"]
 
+logger = logging.getLogger("django_jobs.api")
 #: `last_used_at` is updated this often: a write for every request would be its most expensive part.
 USED_EVERY = timedelta(minutes=1)
 
@@ -44,8 +50,8 @@ class Principal:
         return scope in self.scopes
 
     def knows(self, job: str) -> bool:
-        """Return whether the caller may use jobs with that name."""
-        return not self.jobs or job in self.jobs
+        """Return whether the caller may use jobs with that name.  A type that was renamed keeps its callers."""
+        return not self.jobs or not self.jobs.isdisjoint(registry.names_of(job))
 
 
 def api_settings() -> Mapping[str, Any]:
@@ -77,15 +83,6 @@ def authenticate(request: HttpRequest) -> Principal:
     return principal
 
 
-def require_all_jobs(request: HttpRequest) -> None:
-    """Raise Problem 403 if the caller is limited to some job types: the action would concern others too."""
-    principal = caller(request)
-    if principal.jobs:
-        raise Problem(
-            Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may deal only with its own job types: name one of them in `job`."
-        )
-
-
 def caller(request: HttpRequest) -> Principal:
     """Return the principal that `authenticate` found."""
     return request.auth  # type: ignore[attr-defined,no-any-return]
@@ -105,11 +102,39 @@ def _by_token(request: HttpRequest) -> Principal | None:
     for secret in _secrets(request.headers.get("Authorization", "")):
         token = ApiToken.objects.with_secret(secret)
         if token is not None:
-            now = timezone.now()
-            if token.last_used_at is None or now - token.last_used_at > USED_EVERY:
-                ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+            note_use(token)
+            check_rate(token)
             return Principal(token.name, frozenset(token.scopes), frozenset(token.jobs), by_header=True)
     return None
+
+
+def require_all_jobs(request: HttpRequest, *scopes: str) -> Principal:
+    """Do `require` for a call that concerns all job types: a caller that is limited to some gets a Problem 403."""
+    principal = require(request, *scopes)
+    if principal.jobs:
+        raise Problem(
+            Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may deal only with some job types, and this concerns all."
+        )
+    return principal
+
+
+def note_use(token: ApiToken) -> None:
+    """Write when the token was used.  The request does not depend on it: the database may be a read-only copy."""
+    now, using = timezone.now(), router.db_for_write(ApiToken)
+    if token.last_used_at is None or now - token.last_used_at > USED_EVERY:
+        try:
+            with savepoint(using):
+                ApiToken.objects.using(using).filter(pk=token.pk).update(last_used_at=now)
+        except DatabaseError as error:
+            logger.info("The use of the token %r cannot be noted: %s", token.name, error)
+
+
+def check_rate(token: ApiToken) -> None:
+    """Raise Problem 429 for a token that has made its requests of this minute."""
+    beyond, seconds = counted(f"{token.pk}", token.per_minute)
+    if beyond:
+        detail = f"{token.name!r} may make {token.per_minute} requests a minute. Try again in {seconds} s."
+        raise Problem(Kind.TOO_MANY, detail, retry_after=seconds)
 
 
 def _secrets(header: str) -> list[str]:

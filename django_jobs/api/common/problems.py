@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.core.signals import got_request_exception
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, DataError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import HttpError, ValidationError
 
@@ -41,6 +41,8 @@ class Kind(Enum):
     NO_SCHEDULE = "no-schedule", 404, "There is no such schedule"
     NO_WORKFLOW = "no-workflow", 404, "There is no such workflow"
     NO_WORKER = "no-worker", 404, "There is no such worker"
+    NO_ENTRY = "no-entry", 404, "There is no such entry in the outbox"
+    NO_OPERATION = "no-operation", 404, "There is no such bulk operation"
     NO_ARCHIVE = "no-archive", 404, "There is no archive"
     METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The address does not support the method"
     ID_USED = "id-used", 409, "The id belongs to another job"
@@ -53,21 +55,24 @@ class Kind(Enum):
     JOB_MOVED = "job-moved", 409, "Others change the job at this moment"
     END_DIFFERS = "end-differs", 409, "The job has ended again"
     MAY_HAVE_STARTED = "may-have-started", 409, "The job may have been started, and is delivered at most once"
+    MAY_RUN_TWICE = "may-run-twice", 409, "The entry may have been sent, and would run twice"
     ARCHIVED = "archived", 409, "The job is in the archive"
     UNREADABLE = "unreadable", 409, "The record of the job cannot be read"
     NOT_REMOTE = "not-remote", 409, "The job type is not a remote one"
     NOTHING_TO_FETCH = "nothing-to-fetch", 409, "The queue has no job type that workers fetch"
     WORKFLOW_ENDED = "workflow-ended", 409, "The workflow has ended otherwise"
     SCHEDULE_INVALID = "schedule-invalid", 409, "The schedule cannot run"
+    PREVIEW_DIFFERS = "preview-differs", 409, "The preview was of something else, or is too old"
     LENGTH_REQUIRED = "length-required", 411, "The server needs Content-Length"
     TOO_LARGE = "too-large", 413, "The body is too large"
     NOT_JSON = "not-json", 415, "The body is not application/json"
     INVALID = "invalid", 422, "Fields are missing or wrong"
     DATA_REFUSED = "data-refused", 422, "The job cannot have these arguments"
+    TOO_MANY = "too-many-requests", 429, "The token has made its requests of this minute"
     FAULT = "fault", 500, "A fault of the server"
     QUEUE_FULL = "queue-full", 503, "The queue is full"
     STORE_AWAY = "store-away", 503, "The store cannot be used"
-    DATABASE_AWAY = "database-away", 503, "The database cannot be reached"
+    DATABASE_AWAY = "database-away", 503, "The database cannot be used"
 
     def __init__(self, word: str, status: int, title: str) -> None:
         self.type, self.status, self.title = TYPES + word, status, title
@@ -123,6 +128,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (exceptions.PayloadError, Kind.DATA_REFUSED),
     (exceptions.InvalidArguments, Kind.DATA_REFUSED),
     (exceptions.InvalidJob, Kind.DATA_REFUSED),
+    (exceptions.InvalidQuery, Kind.INVALID),
 )
 
 
@@ -132,8 +138,8 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
     headers = {}
     if read.kind.status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="jobs", Basic realm="jobs"'
-    elif read.kind.status == 503:
-        headers["Retry-After"] = str(RETRY_AFTER)
+    elif read.kind.status in (429, 503):
+        headers["Retry-After"] = str(read.more.pop("retry_after", RETRY_AFTER))
     return problem(read.kind, read.detail, headers, **read.more)
 
 
@@ -152,10 +158,13 @@ def as_problem(request: HttpRequest, error: Exception) -> Problem:
             return Problem(Kind.NO_ADDRESS, "This address does not exist.")
         case UnreadablePostError() | SuspiciousOperation():
             return Problem(Kind.BAD_REQUEST, "The request could not be read completely.")
-        case OperationalError() | InterfaceError() | exceptions.NotKnownYet():
+        case DataError():
+            logger.warning("%s %s: the database refused a value: %s", request.method, request.path, error)
+            return Problem(Kind.INVALID, "The database does not take a value of the request.")
+        case DatabaseError() | InterfaceError() | exceptions.NotKnownYet():  # also if it is read-only, or has no table
             # The reason, and which database it is, belong in the log and are not for clients.
-            logger.error("The API could not reach the database: %s", error)
-            return Problem(Kind.DATABASE_AWAY, "The database cannot be reached.")
+            logger.error("The API could not use the database: %s", error)
+            return Problem(Kind.DATABASE_AWAY, "The database cannot be used.")
     for exception, kind in KINDS:
         if isinstance(error, exception):
             if kind is Kind.STORE_AWAY:

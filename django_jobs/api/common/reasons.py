@@ -16,6 +16,25 @@ class About(Schema):
     id: str | None = Field(None, description="Of the job.")
 
 
+class Finding(Schema):
+    """One thing that is wrong, or (`not_checked`) could not be checked."""
+
+    kind: str
+    severity: Literal["error", "warning"]
+    #: a worker, job type, schedule or workflow, a queue, or the store.
+    subject: str
+    #: null: not known.
+    since: str | None
+    says: str
+    #: finer than the kind.
+    cause: str | None = None
+    queue: str | None = None
+    #: what helps; null if the sentence says it.
+    act: str | None = None
+    #: address of the page in the admin that shows the cause.
+    link: str | None = None
+
+
 class Why(Schema):
     """Why a job does not start."""
 
@@ -27,3 +46,4 @@ class Why(Schema):
     since: str | None = Field(description="Since when that is so, if it is known.")
     until: str | None = Field(description="When it ends by itself, if it does.")
     about: About | None
+    findings: list[Finding] = Field([], description="What is wrong and may keep it from starting or ending.")

@@ -73,7 +73,7 @@ def read_body(request: HttpRequest) -> None:
     if request.method not in METHODS_WITH_BODY:
         return
     length = request.META.get("CONTENT_LENGTH") or "0"
-    if not length.isdecimal():
+    if not length.isdecimal() or len(length) > 18:
         raise Problem(Kind.BAD_REQUEST, "Content-Length is not a number.")
     if int(length) == 0:
         read_chunks(request)
@@ -98,7 +98,7 @@ def read_chunks(request: HttpRequest) -> None:
     try:
         while len(body) <= MAX_BODY and (some := stream.read(MAX_BODY + 1 - len(body))):
             body += some
-    except OSError as error:
+    except Exception as error:  # each server has classes of its own for chunks that it cannot read
         raise UnreadablePostError(*error.args) from error
     request._body = body  # where Django keeps a body that has been read
 

@@ -21,6 +21,13 @@ Name = Annotated[str, Path(pattern=PATTERN, description="Letters, digits and _ .
 MAX_TOKEN = 2**53 - 1
 #: Items in one call: as many as one call to the store takes.
 MOST_IN_BULK = 1000
+#: Claims that one call extends: as many as one claim returns.  Each takes some calls to the store.
+MOST_EXTENDED = 100
+#: What the parameter says that takes a query.
+QUERY = (
+    "Only jobs that match all terms of this query: `name: queue: state: error: tag: scope: id: worker: release: "
+    'before: after: arg.NAME=JSON`, and text. An argument has a JSON value: `arg.customer_id=42`, `arg.status="open"`.'
+)
 TYPES: list[Any] = [kind.type for kind in Kind]
 
 
@@ -36,6 +43,7 @@ Tags = Annotated[list[Tag], Field(max_length=MOST_TAGS), BeforeValidator(lambda 
 Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
 #: If null is allowed too, the limits must be here to appear in the document.
 Priority = Annotated[int, Strict(), Field(ge=-100, le=100), BeforeValidator(_whole)]
+PerMinute = Annotated[int, Strict(), Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
 #: The number of an attempt, or the token of a claim.
 Serial = Annotated[int, Strict(), Field(ge=1, le=MAX_TOKEN), BeforeValidator(_whole)]
 Number = Annotated[float, Strict()]
@@ -77,6 +85,12 @@ class NewJob(Body):
     tags: Tags = Field(
         default_factory=list, description="Words to find and count jobs by, added to those of the job type; 8 in all."
     )
+
+
+class PutJob(NewJob):
+    """A job to be enqueued under the id in the address."""
+
+    id: str | None = Field(None, pattern=PATTERN, description="May repeat the id in the address.")
 
 
 class BulkJob(NewJob):
@@ -177,6 +191,19 @@ class Extension(Body):
     progress: Number | None = Field(None, ge=0, le=1)
 
 
+class BulkExtension(Extension):
+    """An extension of one of many claims."""
+
+    name: str = Field(pattern=PATTERN, description="The job type.")
+    id: str = Field(pattern=PATTERN, description="The id of the job.")
+
+
+class BulkExtensions(Body):
+    """Extensions of claims of jobs of any types."""
+
+    extensions: list[BulkExtension] = Field(min_length=1, max_length=MOST_EXTENDED)
+
+
 class PauseRequest(Body):
     """Why and until when a queue, or one job type in it, is paused."""
 
@@ -203,6 +230,7 @@ class NewType(Body):
         300, ge=1, le=86_400, description="Seconds after which an attempt without a report has failed."
     )
     url: str = Field("", max_length=2000, description="The URL to which jobs are posted; empty if workers claim them.")
+    per_minute: PerMinute | None = Field(None, description="The most posts in a minute; null = no limit.")
 
 
 class TypeChanges(Body):
@@ -217,6 +245,7 @@ class TypeChanges(Body):
     url: str = Field(
         default_factory=str, max_length=2000, description="As when it was created; empty if workers claim its jobs."
     )
+    per_minute: PerMinute | None = Field(None, description="The most posts in a minute; null = no limit.")
 
 
 class RemovedType(Schema):
@@ -224,6 +253,32 @@ class RemovedType(Schema):
 
     name: str
     deleted: bool
+
+
+class Quantiles(Schema):
+    """Bounds in seconds that half, 95 % and all of the attempts stayed within; null = longer than two hours."""
+
+    p50: float | None
+    p95: float | None
+    max: float | None
+
+
+class RunTimes(Schema):
+    """How long attempts of one job type waited and ran in one queue, whether they succeeded or failed."""
+
+    name: str
+    queue: str
+    attempts: int
+    waiting: Quantiles | None
+    running: Quantiles | None
+    since: str | None = Field(description="Attempts that ended since then; null = since the store began.")
+
+
+class Periods(Schema):
+    """Run times of the last day and of the last week, by queue."""
+
+    day: list[RunTimes]
+    week: list[RunTimes]
 
 
 class JobType(Schema):
@@ -237,7 +292,9 @@ class JobType(Schema):
     timeout: float | None
     way: Literal["posted", "fetched", "django"] = Field(description="How its jobs reach their workers.")
     url: str | None = Field(None, description="Where they are posted; absent without the scope read or manage.")
+    per_minute: int | None = Field(None, description="The most posts in a minute; null = no limit.")
     remote: bool
+    run_times: Periods | None = Field(None, description="Only with `times`.")
 
 
 class Job(Schema):
@@ -269,6 +326,22 @@ class JobPage(Schema):
 
     jobs: list[Job]
     cursor: str | None
+    checked: int | None = Field(None, description="With `query`: the number of jobs that were checked for this page.")
+    notes: list[str] = Field(default_factory=list, description="With `query`: what it could not find, and why.")
+
+
+class Paused(Schema):
+    """A pause.  `queue` is null for a schedule; `until` is null if it ends only when somebody resumes it."""
+
+    kind: Literal["queue", "job type", "schedule"]
+    name: str
+    queue: str | None
+    since: str | None
+    until: str | None
+    by: str | None
+    reason: str | None
+    waiting: int | None = Field(description="Jobs that wait behind it; null for a schedule.")
+    or_more: bool = Field(description="true: at least so many wait.")
 
 
 class Schedule(Schema):
@@ -286,11 +359,67 @@ class Schedule(Schema):
     problem: str
 
 
+class ScheduleRun(Schema):
+    """A scheduled time.  `ended` is the state of its job; without one: `missed`, `skipped`, `twin` (an equal unique job
+    waited), `paused`, `due`, or `gone` (the job has left the history)."""
+
+    at: str
+    ended: str
+    queue: str | None
+    job: str | None
+
+
+class ScheduleDay(Schedule):
+    """A schedule with its times of the last 24 hours and the next 24, at most 24 each; `earlier`, `later`: are there
+    more."""
+
+    last_day: list[ScheduleRun] = []
+    next_day: list[str] = []
+    earlier: bool = False
+    later: bool = False
+
+
 class SchedulePage(Schema):
     """A page of schedules, by id.  `cursor` requests the next one; null = this is the last."""
 
-    schedules: list[Schedule]
+    schedules: list[ScheduleDay]
     cursor: str | None
+
+
+class SendRequest(Body):
+    """Whether the entry may be sent although the store may have forgotten its id."""
+
+    run_twice: Truth = Field(False, description="true: also if the entry is older than IDEMPOTENCY.")
+
+
+class OutboxEntry(Schema):
+    """One entry of the outbox.  Callers without the scope `read` see no `data`."""
+
+    id: int = Field(description="The number of the entry.")
+    kind: Literal["job", "workflow", "close"] = Field(description="`close`: the end of a batch.")
+    key: str = Field(description="The id of the job, workflow or batch.")
+    name: str
+    queue: str | None
+    batch: str | None = Field(description="The batch that the job joins, or that ends.")
+    enqueued_at: str
+    held: bool = Field(description="It is not sent until somebody decides.")
+    old: bool = Field(description="It is older than IDEMPOTENCY: if it was sent before, it would run twice.")
+    reason: str | None = Field(description="Why it was not sent at the last try.")
+    data: Any = None
+
+
+class OutboxPage(Schema):
+    """A page of the outbox, the oldest entries first.  `cursor` requests the next one; null = this is the last."""
+
+    entries: list[OutboxEntry]
+    cursor: int | None
+
+
+class RemovedEntry(Schema):
+    """There is no such entry any more."""
+
+    id: int
+    deleted: bool
 
 
 class Workflow(Schema):
@@ -321,6 +450,10 @@ class RetriedWorkflow(Workflow):
     held: list[str] = Field(
         description="The first hundred ids of jobs that were not queued again: they are delivered at most once and may "
         "have been started."
+    )
+    taken: dict[str, str] = Field(
+        description="The first hundred ids of jobs that were not queued again because another job holds their unique "
+        "key, each with the id of that job."
     )
 
 
@@ -378,6 +511,19 @@ class BulkEnqueuedAll(Schema):
     jobs: list[BulkEnqueued]
 
 
+class BulkExtended(BulkAnswer):
+    """How long one of many claims is valid, and whether a user asked the job to stop."""
+
+    lease: float | None = Field(None, description="Seconds, if the status is 200.")
+    stop: bool | None = Field(None, description="Null unless the status is 200.")
+
+
+class BulkExtendedAll(Schema):
+    """One answer for each extension, in the order of the request."""
+
+    extensions: list[BulkExtended]
+
+
 class BulkReported(Schema):
     """One answer for each report, in the order of the request."""
 
@@ -414,8 +560,8 @@ class Queue(Schema):
     """One queue."""
 
     name: str
-    counts: dict[str, int]
-    latency: float
+    counts: dict[str, int] = Field(description="Empty if the token is limited to some job types.")
+    latency: float | None = Field(description="Seconds; null if the token is limited to some job types.")
     paused: bool
     reason: str | None
     until: str | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django_jobs import archive
+from django_jobs import archive, browse
 from django_jobs.api.common.principal import Principal, Scope
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
@@ -32,9 +32,16 @@ def shown(info: JobInfo, principal: Principal, *, archived: bool = False) -> dic
     if not reads:
         return {key: value for key, value in payload.items() if key not in PRIVATE}
     args, kwargs = payload.get("args"), payload.get("kwargs")
+    if "result" in payload:
+        payload["result"] = plain(payload["result"])
     remote = name_of(info.record) in known()
     payload["data"] = data_of(args, kwargs, remote=remote) if args is not None and kwargs is not None else None
     return payload
+
+
+def listed(info: JobInfo, principal: Principal) -> dict[str, Any]:
+    """Return the same for a list: the store returns only the beginning of a result, and the last attempt."""
+    return {key: value for key, value in shown(info, principal).items() if key not in ("result", "log")}
 
 
 def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple[JobInfo, bool]:
@@ -50,9 +57,10 @@ def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple
 def look(
     id: str, *, name: str | None = None, queue: str | None = None, knows: Callable[[str], bool] | None = None
 ) -> tuple[JobInfo, bool] | None:
-    """Return the same, or None.  An id belongs to one job of a queue, so other queues may have other jobs with it: only
-    one of that name, and of a type that the caller `knows`, is returned."""
+    """Return the same, or None.  Jobs of an earlier release may share an id, in several queues: only one of that name,
+    and of a type that the caller `knows`, is returned."""
     store, settings = get_store(), get_settings()
+    name = None if name is None else registry.current_name(name)
 
     def is_meant(info: JobInfo | None) -> bool:
         if info is None:
@@ -64,10 +72,11 @@ def look(
         queue = queue_of(name)
     info = store.get(queue, id) if queue is not None else None
     if not is_meant(info):
-        # Its type may have been moved to another queue since.
-        info = store.find(list(settings.queues), id)
+        # Its type may have been moved to another queue since, and its queue may have left the settings.
+        queues = browse.queue_names()
+        info = store.find(queues, id)
         if info is not None and not is_meant(info):
-            others = (store.get(each, id) for each in settings.queues if each != info.queue)
+            others = (store.get(each, id) for each in queues if each != info.queue)
             info = next(filter(is_meant, others), None)
     if info is not None and is_meant(info):
         return info, False

@@ -1,4 +1,4 @@
-"""Many jobs in one call: enqueue them, or report the ends of their attempts.  Each has an answer of its own."""
+"""Many jobs in one call: enqueue them, extend their claims, or report ends of attempts.  Each has its own answer."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from typing import Annotated, Any
 from django.http import HttpRequest, JsonResponse
 from ninja import Header
 
-from django_jobs import archive
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, as_problem, document
 from django_jobs.api.common.serializers import queue_of, shown
 from django_jobs.api.endpoints import work
-from django_jobs.api.endpoints.moving import router
+from django_jobs.api.endpoints.actions import router
 from django_jobs.api.endpoints.requested import (
     accepted,
     check_same,
     different,
     digest_of,
     equal_waits,
+    in_history,
     new_request,
     offered,
     remembered,
 )
-from django_jobs.conf import get_settings
 from django_jobs.core.values import Added, Claim, JobInfo, State
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import NewJobRequest
-from django_jobs.enqueue.submit import submit_separately
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.request import NewJobRequest
+from django_jobs.enqueueing.submit import submit_separately
 from django_jobs.exceptions import JobsError, NotKnownYet, StoreError
 from django_jobs.execution.remote_reports import fail_many, succeed_many
 from django_jobs.remote import known, look_for
@@ -96,9 +95,11 @@ def enqueue(principal: Principal, items: Sequence[schemas.BulkJob], ids: Sequenc
             new[place] = made
         else:
             again[place] = first
-    for place, info in in_archive(new).items():
-        answers[place] = as_same(info, items[place].name, digests[place], principal, archived=True)
-        del new[place]
+    wanted = [(str(each.id), each.queue, each.definition.name) for each in new.values()]
+    for place, info in zip([*new], in_history(wanted), strict=True):
+        if info is not None:
+            answers[place] = as_same(info, items[place].name, digests[place], principal, archived=True)
+            del new[place]
     answers.update(submitted(principal, new, digests))
     for place, first in again.items():
         answer = answers[first]
@@ -111,25 +112,18 @@ def enqueue(principal: Principal, items: Sequence[schemas.BulkJob], ids: Sequenc
 
 def requested(principal: Principal, item: schemas.BulkJob, id: str | None) -> tuple[NewJobRequest, str]:
     """Return the request for one item, and its digest.  Raises Problem, or an error in the item."""
-    if not principal.knows(item.name):
-        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {item.name!r}.")
+    check_known(principal, item.name)
     if id is None:
         raise Problem(Kind.INVALID, "Send an id for the job, or the header Idempotency-Key for all of them.")
-    digest = digest_of(item.name, item)
-    return new_request(offered(item.name), item.name, id, item, digest), digest
+    definition = offered(item.name)
+    digest = digest_of(definition, item.name, item, principal)
+    return new_request(definition, item.name, id, item, digest), digest
 
 
-def in_archive(new: Mapping[int, NewJobRequest]) -> dict[int, JobInfo]:
-    """Return by place the jobs that have run and left the store: the history still knows that their ids were used."""
-    if get_settings().archive is None:
-        return {}
-    found: dict[int, JobInfo] = {}
-    for queue in {each.queue for each in new.values()}:
-        places = {str(each.id): place for place, each in new.items() if each.queue == queue}
-        archived = archive.at_many(queue, list(places))
-        stored = {info.id for info in get_store().get_many(queue, list(archived))} if archived else set()
-        found.update({places[id]: info for id, info in archived.items() if id not in stored})
-    return found
+def check_known(principal: Principal, name: str) -> None:
+    """Raise Problem 403 if the caller may not use this job type."""
+    if not principal.knows(name):
+        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {name!r}.")
 
 
 def submitted(principal: Principal, new: Mapping[int, NewJobRequest], digests: Mapping[int, str]) -> dict[int, Answer]:
@@ -147,7 +141,7 @@ def submitted(principal: Principal, new: Mapping[int, NewJobRequest], digests: M
             answers[place] = equal_waits(each.name, handle)
     for queue in {handle.queue for handle in exist.values()}:
         places = {handle.id: place for place, handle in exist.items() if handle.queue == queue}
-        infos = {info.id: info for info in get_store().get_many(queue, list(places))}
+        infos = {info.id: info for info in get_store().get_many(queue, list(places), moved=True)}
         for id, place in places.items():
             if id in infos:
                 answers[place] = as_same(infos[id], new[place].name, digests[place], principal)
@@ -187,6 +181,24 @@ def refused(request: HttpRequest, name: str, id: str | None, error: Exception) -
     return {"name": name, "id": id, "status": problem.kind.status, "problem": shown}
 
 
+@router.post("/v1/extensions", response=schemas.BulkExtendedAll, summary="Extend many", tags=["work"])
+def extend_many(request: HttpRequest, body: schemas.BulkExtensions) -> JsonResponse:
+    """Extend up to 100 claims of jobs of any types.  Each has the answer that extend alone would have: one that is lost
+    does not keep the others from being extended."""
+    principal = require(request, Scope.WORK)
+    answers: list[dict[str, Any]] = []
+    for each in body.extensions:
+        try:
+            check_known(principal, each.name)
+            extended = work.prolong(each.name, each.id, each)
+            answers.append({"name": each.name, "id": each.id, "status": 200, **extended})
+        except (Problem, JobsError) as error:
+            if isinstance(error, FOR_ALL):
+                raise
+            answers.append(refused(request, each.name, each.id, error))
+    return JsonResponse({"extensions": answers})
+
+
 @router.post("/v1/reports", response=schemas.BulkReported, summary="Report many", tags=["work"])
 def report_many(request: HttpRequest, body: schemas.BulkReports) -> JsonResponse:
     """Report how up to 1,000 attempts of jobs of any types ended.  Each has the status that its report alone would
@@ -210,8 +222,7 @@ def report_many(request: HttpRequest, body: schemas.BulkReports) -> JsonResponse
 
 def settle(principal: Principal, report: schemas.BulkReport, digest: str) -> None:
     """End one attempt as its report alone would.  Raises Problem."""
-    if not principal.knows(report.name):
-        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {report.name!r}.")
+    check_known(principal, report.name)
     work.settle(report.name, report.id, report, digest)
 
 
@@ -233,7 +244,7 @@ def settle_held(principal: Principal, reports: Sequence[schemas.BulkReport], dig
             report = reports[place]
             is_held = info.state is State.RUNNING and info.token == report.token
             if is_held and name_of(info.record) == report.name and report.attempt in (None, work.attempt_of(info)):
-                held = work.claim_of(info)._replace(report=digests[place])
+                held = info.claim._replace(report=digests[place])
                 if report.status == "succeeded":
                     succeeded.append((held, report.result))
                 else:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest, JsonResponse
 from ninja import Query, Router
 
-from django_jobs import archive
+from django_jobs import archive, browse
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.serializers import shown
 from django_jobs.conf import get_settings
+from django_jobs.operations.archived import archived
 
 router = Router(tags=["history"])
 CURSOR = r"^([0-9]{1,17}_[0-9]{1,18})?$"
@@ -25,6 +26,7 @@ def archived_jobs(
     name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
     status: Annotated[Status, Query(description="Only jobs that ended in this state.")] = "",
     tag: Annotated[str, Query(max_length=64, description="Only jobs with this tag.")] = "",
+    query: Annotated[str, Query(max_length=2000, description=schemas.QUERY)] = "",
     cursor: Annotated[str, Query(pattern=CURSOR, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> JsonResponse:
@@ -38,7 +40,12 @@ def archived_jobs(
         raise Problem(
             Kind.INVALID, f"{cursor!r} is not a cursor of this list. Send the `cursor` of the previous page."
         ) from error
-    names = [name] if name else sorted(principal.jobs)
-    infos, following = archive.page(names=names, status=status, tag=tag, cursor=after, limit=limit)
+    names, about = [name] if name else sorted(principal.jobs), dict[str, Any]()
+    if query:
+        match = browse.Match(tag=tag).asked(query, archived=True)
+        infos, following, checked, notes = archived(match, names=names, status=status, cursor=after, limit=limit)
+        about = {"checked": checked, "notes": notes.sentences()}
+    else:
+        infos, following = archive.page(names=names, status=status, tag=tag, cursor=after, limit=limit)
     jobs = [shown(info, principal, archived=True) for info in infos]
-    return JsonResponse({"jobs": jobs, "cursor": str(following) if following else None})
+    return JsonResponse({"jobs": jobs, "cursor": str(following) if following else None} | about)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC, datetime
+from concurrent import futures
+from datetime import datetime
 from hashlib import sha256
 from typing import Annotated
 
@@ -14,31 +13,36 @@ from ninja import Header, Query, Router
 from django_jobs import archive, browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log_job
+from django_jobs.api.common.cursors import read_cursor, span_of, write_cursor
 from django_jobs.api.common.principal import Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.reasons import Why
 from django_jobs.api.common.schemas import Name
-from django_jobs.api.common.serializers import find, look, shown
+from django_jobs.api.common.serializers import find, listed, look, shown
 from django_jobs.api.endpoints.requested import (
     accepted,
     check_same,
     digest_of,
     equal_waits,
+    in_history,
     new_request,
     offered,
     remembered,
 )
+from django_jobs.browse.query.parsing import terms_of
+from django_jobs.browse.query.terms import Notes
 from django_jobs.conf import get_settings
-from django_jobs.core.values import Added, Expired, Job, JobInfo, State
-from django_jobs.enqueue.request import DIGEST_LENGTH, new_id, now_ms, request_for
-from django_jobs.enqueue.submit import submit
+from django_jobs.core.values import FINISHED, Added, Expired, Job, JobInfo, State
+from django_jobs.enqueueing.request import DIGEST_LENGTH, new_id, now_ms, request_for
+from django_jobs.enqueueing.submit import submit
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.operations import diagnosis
 from django_jobs.serialization.arguments import canonical, load
-from django_jobs.serialization.record import decode, encode, name_of, tags_of
+from django_jobs.serialization.record import decode, encode, name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.values.lists import TIMED, Span
+from django_jobs.stores.values.lists import Span
 
 router = Router(tags=["jobs"])
 #: What the two parameters of a stretch of time say.
@@ -46,10 +50,11 @@ SINCE = (
     "Only jobs whose time is not before this one: when they are due (scheduled, retry) or when they ended. Without an "
     "offset it is UTC. Not for queued, running and blocked jobs."
 )
-TAGGED = "Only jobs with this tag. Dead jobs and retries then come in the order of their time."
 UNTIL = "Only jobs whose time, as for `from`, is before this one."
-#: Fields that a list does not have: the store returns only the beginning of a result, and the last attempt.
-LEFT_OUT = ("result", "log")
+Wait = Annotated[
+    float,
+    Query(ge=0, le=20, description="Seconds to wait for the end of a job that has not ended; this holds a thread."),
+]
 
 
 @router.put(
@@ -58,25 +63,25 @@ LEFT_OUT = ("result", "log")
     summary="Enqueue",
     openapi_extra=refuses(Kind.ID_USED, Kind.KEY_USED, Kind.JOB_MOVED, Kind.UNREADABLE),
 )
-def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) -> JsonResponse:
+def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.PutJob) -> JsonResponse:
     """Add a job under an id that you choose.  It is safe to send the call again: 201 the first time, then 200 and the
     same job.  409 if the id exists with other data."""
     principal = require(request, Scope.ENQUEUE, job=name)
+    if body.id not in (None, id):
+        raise Problem(Kind.INVALID, f"The address has the id {id!r}, and the body {body.id!r}.")
     definition = offered(name)
-    digest = digest_of(name, body)
-    if get_settings().archive is not None:
-        # It may have run and left the store: the history still knows that this id was used.
-        archived = archive.at(definition.queue, id)
-        if archived is not None and get_store().get(definition.queue, id) is None:
-            check_same(archived, name, digest)
-            return JsonResponse(shown(archived, principal, archived=True))
+    digest = digest_of(definition, name, body, principal)
+    (archived,) = in_history([(id, definition.queue, name)])
+    if archived is not None:
+        check_same(archived, name, digest)
+        return JsonResponse(shown(archived, principal, archived=True))
     new = new_request(definition, name, id, body, digest)
     handle = submit(new)
     if handle.added is Added.ADDED:
         return JsonResponse(accepted(new, handle, principal), status=201)
     if handle.added is not Added.EXISTS:
         raise equal_waits(name, handle)
-    info = get_store().get(handle.queue, id)
+    info = get_store().find([handle.queue], id)
     if info is None:
         return JsonResponse(remembered(new, handle, principal))
     check_same(info, name, digest)
@@ -96,6 +101,7 @@ def list_jobs(
             description="Only jobs with this tag; dead jobs and retries then come in the order of their time.",
         ),
     ] = "",
+    query: Annotated[str, Query(max_length=2000, description=schemas.QUERY)] = "",
     cursor: Annotated[str, Query(max_length=2000, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     since: Annotated[datetime | None, Query(alias="from", description=SINCE)] = None,
@@ -106,66 +112,47 @@ def list_jobs(
     A page may have fewer jobs than `limit`; only the last page has no cursor.  With `from` or `until`, jobs come in the
     order of their time, and succeeded jobs with `keep_result` are left out."""
     principal = require(request, Scope.READ, job=name or None)
-    if queue:
-        operations.check_queue(queue)
+    span = span_of(state, since, until) or Span()
+    match = browse.Match(queue, name, since=span.since, before=span.before, tag=tag).asked(query, state)
+    if match.queue:
+        operations.check_queue(match.queue)
+    notes, checked = Notes(terms_of(match.terms)), 0
 
     def accepts(info: JobInfo) -> bool:
-        named = name_of(info.record)
-        return principal.knows(named) and name in ("", named) and (not tag or tag in tags_of(info.record))
+        nonlocal checked
+        if not principal.knows(name_of(info.record)):
+            return False
+        checked += 1
+        notes.see(info)
+        return match.accepts(info)
 
-    span = span_of(state, since, until)
-    queues = [queue] if queue else browse.job_counts().holding(state)
-    groups = browse.matching_groups(state, browse.Match(tag=tag), queues) if tag and state in browse.GROUPED else None
+    queues = [match.queue] if match.queue else browse.job_counts().holding(state)
+    has_groups = state in browse.GROUPED and (match.tag or (query and match.has_groups))
+    groups = browse.matching_groups(state, match, queues) if has_groups else None
     try:
-        found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor), span=span, groups=groups)
-    except (ValueError, OverflowError) as error:
+        if match.id:
+            infos = [] if cursor else browse.with_id([state], match, queues)
+            found, following = [info for info in infos if accepts(info)], None
+        else:
+            found, following = browse.listing(
+                state, queues, accepts, limit, read_cursor(cursor), span=match.span, groups=groups
+            )  # fmt: skip
+    except (ValueError, OverflowError, RecursionError) as error:
         raise Problem(
             Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
         ) from error
-    jobs = [{key: value for key, value in shown(info, principal).items() if key not in LEFT_OUT} for info in found]
-    return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None})
-
-
-def span_of(state: State, since: datetime | None, until: datetime | None) -> Span | None:
-    """Return the stretch of time between two times; None if none is given.  Raises Problem."""
-    if since is None and until is None:
-        return None
-    if state not in TIMED:
-        raise Problem(Kind.INVALID, f"Jobs that are {state} have no `from` and `until`: they are in no order of time.")
-    bounds = []
-    for name, at in (("from", since), ("until", until)):
-        try:
-            ms = 0 if at is None else int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-        except (OverflowError, ValueError):
-            ms = -1
-        if ms < 0:
-            raise Problem(Kind.INVALID, f"`{name}` is out of range.")
-        bounds.append(ms)
-    if until is not None and bounds[0] >= bounds[1]:
-        raise Problem(Kind.INVALID, "`from` must be before `until`.")
-    return Span(*bounds)
-
-
-def write_cursor(position: browse.Position) -> str:
-    """Return a position as text; clients only send it back."""
-    return urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
-
-
-def read_cursor(text: str) -> browse.Position | None:
-    """Read what write_cursor wrote; None for an empty text.  Raises ValueError."""
-    if not text:
-        return None
-    values = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    if not (isinstance(values, list) and [type(value) for value in values] == [int, str, str]):
-        raise ValueError("These are not a time, a queue and a cursor.")
-    return browse.Position(*values)
+    jobs = [listed(info, principal) for info in found]
+    about = {"checked": checked, "notes": notes.sentences()} if query else {}
+    return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None} | about)
 
 
 @router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Get")
-def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+def get_job(request: HttpRequest, name: Name, id: Name, wait: Wait = 0) -> JsonResponse:
     """Get a waiting, running or finished job.  If it has left the queue, it comes from the archive."""
     principal = require(request, Scope.READ, Scope.ENQUEUE, job=name)
     info, archived = find(id, name=name)
+    if has_waited(info, wait):
+        info, archived = find(id, name=name)
     return JsonResponse(shown(info, principal, archived=archived))
 
 
@@ -174,17 +161,29 @@ def why(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     """Why the job does not start, as one word and one sentence; or that it has started, or has ended."""
     require(request, Scope.READ, job=name)
     info, _ = find(id, name=name)
-    return JsonResponse(browse.reason_payload(*browse.why(info)))
+    return JsonResponse(diagnosis.why(info).payload())
 
 
 @router.get("/v1/jobs/{id}", response=schemas.Job, summary="Get by id only")
-def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
+def get_job_by_id(request: HttpRequest, id: Name, wait: Wait = 0) -> JsonResponse:
     """Get a job of which you know only the id.  This call asks all queues, and returns the first job with that id."""
     principal = require(request, Scope.READ, Scope.ENQUEUE)
     found = look(id, knows=principal.knows)
+    if found is not None and has_waited(found[0], wait):
+        found = look(id, knows=principal.knows)
     if found is None:
         raise Problem(Kind.NO_JOB, f"There is no job {id!r} that {principal.name!r} may see.")
     return JsonResponse(shown(found[0], principal, archived=found[1]))
+
+
+def has_waited(info: JobInfo, seconds: float) -> bool:
+    """Wait until the job has ended, for at most so many seconds.  Returns False if there was nothing to wait for."""
+    if not seconds or info.state in FINISHED:
+        return False
+    end = get_store().end_of(info.queue, info.id)
+    futures.wait([end], seconds)
+    end.cancel()
+    return True
 
 
 @router.post(
@@ -231,7 +230,7 @@ def replay_job(
     args, kwargs = load(old.args)
     new = request_for(definition, args, kwargs)
     new.id, new.queue, new.priority = new_one, info.queue, old.controls.priority
-    new.tags = old.tags or new.tags
+    new.tags, new.scope = old.tags or new.tags, old.options.scope
     new.meta, new.on_commit, new.block_timeout, new.unique = {"replay": id}, False, 0, None
     new.digest = sha256(canonical(["replay", name, id], "replay")).hexdigest()[:DIGEST_LENGTH] if wanted else None
     handle = submit(new)
@@ -257,7 +256,7 @@ def expired_again(old: Job, id: str) -> tuple[JobInfo, bool]:
     store = get_store()
     now = store.now()
     record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
-    if not store.restore(old.queue, id, record, State.EXPIRED):
+    if store.reserve(old.queue, [id]) or not store.restore(old.queue, id, record, State.EXPIRED):
         found = replayed(old.name, old.id, id)
         if found is None:
             raise Problem(Kind.ID_USED, f"The id {id!r} exists and is no {old.name} job. Choose another id.")

@@ -7,16 +7,18 @@ from typing import Annotated, Literal
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema
 
-from django_jobs import alarms, browse, metrics
+from django_jobs import browse, metrics
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require, require_all_jobs
 from django_jobs.api.common.problems import Kind, Problem
+from django_jobs.api.common.reasons import Finding
 from django_jobs.api.common.schemas import Name
 from django_jobs.browse import trends
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Claim, Done, State
 from django_jobs.formatting import counted
+from django_jobs.operations import diagnosis, errors
 from django_jobs.stores import get_store
 
 router = Router(tags=["numbers"])
@@ -25,8 +27,34 @@ NOBODYS = Claim("healthz", "", 0, b"")
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 
 
+class Error(Schema):
+    """An error of failed attempts: its class, and the last place of the project's own code in the traceback."""
+
+    #: the filter `error` of lists in the admin, too.
+    id: str
+    type: str
+    #: "": it came from none of the project's code.
+    frame: str
+    #: attempts that failed so.
+    count: int
+    first_seen: str
+    last_seen: str
+    #: one that was resolved, and was seen in a newer release since then, is new again.
+    state: Literal["new", "resolved", "ignored"]
+    first_release: str | None
+    last_release: str | None
+    came_back: bool
+    note: str
+    #: who decided about it, or wrote the note.
+    by: str | None
+    #: attempts by day (UTC), by job type and by queue.
+    days: dict[str, int]
+    types: dict[str, int]
+    queues: dict[str, int]
+
+
 class Alarm(Schema):
-    """One thing that is wrong, and since when."""
+    """A finding under its older name."""
 
     kind: str
     severity: Literal["critical", "warning", "notice"]
@@ -107,7 +135,7 @@ class Trend(Schema):
 def queue_trend(request: HttpRequest, name: Name, period: Period = "day") -> JsonResponse:
     """Get how many jobs succeeded, attempts failed and jobs died: an hour by five minutes, a day or a week by hours.
     The last stretch is not over.  What workers did not count is null, or has one sum for all of its time."""
-    require(request, Scope.READ)
+    require_all_jobs(request, Scope.READ)
     known_queue(name)
     return JsonResponse(trends.trend_payload(trends.queue_trends([name], period)[name]))
 
@@ -115,7 +143,7 @@ def queue_trend(request: HttpRequest, name: Name, period: Period = "day") -> Jso
 @router.get("/v1/trend", response=Trend, summary="Trend of all queues")
 def total_trend(request: HttpRequest, period: Period = "day") -> JsonResponse:
     """The same of all queues together.  With more than 100 queues, use that of each queue."""
-    require(request, Scope.READ)
+    require_all_jobs(request, Scope.READ)
     trend = trends.total_trend(browse.queue_names(), period)
     if trend is None:
         many = counted(trends.MOST_QUEUES, "queue")
@@ -127,13 +155,18 @@ def total_trend(request: HttpRequest, period: Period = "day") -> JsonResponse:
 def type_trend(request: HttpRequest, name: Name, period: Period = "day", queue: str = "") -> JsonResponse:
     """The same of one job type, in one queue or in all.  With more than 20 queues, `queue` is needed."""
     require(request, Scope.READ, job=name)
+    return JsonResponse(trends.trend_payload(trends.type_trend(few_queues(queue), name, period)))
+
+
+def few_queues(queue: str) -> list[str]:
+    """Return this queue, or all if it is "".  Raises Problem 404 if there is no such queue, and 422 if all are many."""
     queues = browse.queue_names()
     if queue:
         known_queue(queue)
-        queues = [queue]
+        return [queue]
     if len(queues) > LIVE_QUEUES:
         raise Problem(Kind.INVALID, f"There are more than {LIVE_QUEUES} queues. Name one of them in `queue`.")
-    return JsonResponse(trends.trend_payload(trends.type_trend(queues, name, period)))
+    return queues
 
 
 def known_queue(name: str) -> None:
@@ -145,7 +178,7 @@ def known_queue(name: str) -> None:
 @router.get("/v1/stats", response=schemas.Stats, summary="Numbers")
 def stats(request: HttpRequest) -> JsonResponse:
     """Get the numbers of all queues, read at one moment."""
-    require(request, Scope.READ)
+    require_all_jobs(request, Scope.READ)
     queues = browse.queue_stats(browse.queue_names())
     return JsonResponse(
         {
@@ -174,26 +207,40 @@ def tag_counts(
 ) -> JsonResponse:
     """Count the jobs that are dead, or wait for a retry, by tag, from the store's index: no job is read.  The jobs of a
     tag are at `v1/jobs?state=…&tag=…`.  Not for tokens that are limited to some job types: tags may be of others."""
-    require(request, Scope.READ)
-    require_all_jobs(request)
+    require_all_jobs(request, Scope.READ)
     if queue:
         known_queue(queue)
     return JsonResponse(browse.tag_payload(State(state), [queue] if queue else browse.queue_names(), limit))
 
 
+@router.get("/v1/findings", response=list[Finding], summary="Findings")
+def list_findings(request: HttpRequest) -> JsonResponse:
+    """What is wrong now, worst first: the errors and warnings of the overview of the admin and of `jobs findings`, and
+    what could not be checked.  The list is empty only if everything was checked."""
+    require_all_jobs(request, Scope.READ)
+    return JsonResponse(diagnosis.check().as_json(), safe=False)
+
+
+@router.get("/v1/errors", response=list[Error], summary="Errors")
+def list_errors(request: HttpRequest) -> JsonResponse:
+    """The errors of failed attempts, those seen last first, also of jobs that are gone; without their messages.  Each
+    queue remembers its latest 500."""
+    require_all_jobs(request, Scope.READ)
+    return JsonResponse([each.as_json() for each in errors.inbox(arguments=False).errors], safe=False)
+
+
 @router.get("/v1/alarms", response=Alarms, summary="Alarms")
 def list_alarms(request: HttpRequest) -> JsonResponse:
-    """What is wrong now, worst first: the same list as on the overview of the admin and in `jobs alarms`.  `well` is
-    true only if everything was checked and there is no alarm."""
-    require(request, Scope.READ)
-    return JsonResponse(alarms.check().as_json())
+    """The findings under their older names, with notices.  Use `v1/findings`: this goes in the next release."""
+    require_all_jobs(request, Scope.READ)
+    return JsonResponse(diagnosis.check().as_alarms())
 
 
 @router.get("/healthz", response=schemas.Health, auth=None, summary="Health")
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 if the store does what workers need: it has run a script that settles a claim.  503 if not.  Needs no token,
     and reports nothing else."""
-    queue = next(iter(get_settings().queues))
+    queue = next(iter(get_settings().queues), "default")
     if get_store().complete(queue, [Done(NOBODYS._replace(queue=queue))]) != [NOBODYS.id]:
         raise Problem(Kind.STORE_AWAY, "The store accepted a claim that does not exist.")
     return JsonResponse({"status": "ok"})
@@ -203,5 +250,5 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def prometheus(request: HttpRequest) -> HttpResponse:
     """Get the numbers in the text format of Prometheus (needs the extra `metrics`).  The scope `metrics` allows this
     call only."""
-    require(request, Scope.READ, Scope.METRICS)
+    require_all_jobs(request, Scope.READ, Scope.METRICS)
     return HttpResponse(metrics.text(), content_type=metrics.CONTENT_TYPE)

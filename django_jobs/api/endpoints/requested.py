@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
+from django_jobs import archive
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.serializers import call_of, shown
+from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options.checks import tags_of_call
 from django_jobs.core.values import Added, JobInfo, State
-from django_jobs.enqueue.call_options import moment
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import DIGEST_LENGTH, NewJobRequest, request_for
+from django_jobs.enqueueing.call_options import moment
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.request import DIGEST_LENGTH, NewJobRequest, request_for
 from django_jobs.exceptions import CorruptRecord, NotKnownYet, UnknownJob
 from django_jobs.remote import known
 from django_jobs.serialization.arguments import canonical
-from django_jobs.serialization.record import decode
+from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 
 #: Key in a job's meta for the digest of a PUT; a second PUT with the same id is compared with it.
@@ -43,12 +46,16 @@ def offered(name: str) -> JobDefinition:
     return definition
 
 
-def digest_of(name: str, body: schemas.NewJob) -> str:
-    """Return a digest that is equal only for equal requests."""
+def digest_of(definition: JobDefinition, name: str, body: schemas.NewJob, principal: Principal) -> str:
+    """Return a digest that is equal only for equal requests; if the type has sensitive arguments, of the same caller:
+    200 or 409 would tell another one whether it has guessed them."""
     times = [ms(body.run_after, "run_after"), ms(body.expires_at, "expires_at")]
     # Requests without tags have the digest that older versions made.
     tags = [sorted(set(body.tags))] if body.tags else []
-    return sha256(canonical([name, body.data, *times, body.priority, body.unique_key, *tags], "data")).hexdigest()
+    whose = [[principal.name]] if definition.sensitive else []
+    return sha256(
+        canonical([name, body.data, *times, body.priority, body.unique_key, *tags, *whose], "data")
+    ).hexdigest()
 
 
 def new_request(definition: JobDefinition, name: str, id: str, body: schemas.NewJob, digest: str) -> NewJobRequest:
@@ -80,6 +87,28 @@ def equal_waits(name: str, handle: JobHandle) -> Problem:
     assert handle.added is not None
     what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
     return Problem(Kind.KEY_USED, f"An equal {name} job is already waiting. {what}", outcome=handle.added.value)
+
+
+def in_history(wanted: Sequence[tuple[str, str, str]]) -> list[JobInfo | None]:
+    """Return for each request, its id, queue and job type, the job that has run under its id and left the store: the
+    archive still knows that the id was used.  A job of that type may have ended in another queue."""
+    if get_settings().archive is None:
+        return [None] * len(wanted)
+    ids = [id for id, _, _ in wanted]
+    known = archive.found_many(ids) if len(ids) > 1 else {id: archive.found(id) for id in ids}
+    found = [_that_ran(known.get(id, ()), queue, name) for id, queue, name in wanted]
+    places: dict[str, set[str]] = {}
+    for (id, queue, _), info in zip(wanted, found, strict=True):
+        for each in {info.queue, queue} if info is not None else ():
+            places.setdefault(each, set()).add(id)
+    stored = {info.id for queue, some in places.items() for info in get_store().get_many(queue, [*some], moved=True)}
+    return [None if id in stored else info for id, info in zip(ids, found, strict=True)]
+
+
+def _that_ran(infos: Sequence[JobInfo], queue: str, name: str) -> JobInfo | None:
+    """Return which of the archived jobs with one id a request for this queue and job type has made."""
+    named = (info for info in infos if name_of(info.record) == registry.current_name(name))
+    return next((info for info in infos if info.queue == queue), None) or next(named, None)
 
 
 def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:

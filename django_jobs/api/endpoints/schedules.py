@@ -7,22 +7,21 @@ from typing import Annotated, Any
 from django.http import HttpRequest, JsonResponse
 from ninja import Path, Query, Router
 
-from django_jobs import archive, schedules
+from django_jobs import schedules
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import shown
-from django_jobs.conf import get_settings
+from django_jobs.api.endpoints.requested import in_history
 from django_jobs.core.values import Added, JobInfo
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import digest_of_call
+from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.models.audit import Kind as AuditKind
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import Entry
-from django_jobs.serialization.arguments import dump
+from django_jobs.schedules.listing import digest_of_run
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
 
@@ -36,6 +35,7 @@ def list_schedules(
     request: HttpRequest,
     cursor: Annotated[str, Query(max_length=255, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
+    day: Annotated[bool, Query(description="Add the times of the last 24 hours and the next 24.")] = False,
 ) -> JsonResponse:
     """List all schedules by id: the next runs, whether it is paused, and why it cannot run."""
     principal = require(request, Scope.READ)
@@ -43,7 +43,10 @@ def list_schedules(
     rest = [entry for entry in known if entry.id > cursor]
     page = rest[:limit]
     following = page[-1].id if len(rest) > limit else None
-    return JsonResponse({"schedules": described(page), "cursor": following})
+    found = described(page)
+    if day:
+        found = [each | times.payload() for each, times in zip(found, schedules.days(page), strict=True)]
+    return JsonResponse({"schedules": found, "cursor": following})
 
 
 # Before the two below: a run may have the id "pause" or "resume", and the first address that fits answers.
@@ -57,19 +60,16 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
     """Enqueue the job of the schedule once, now, under an id that you choose.  It is safe to send the call again: 201
     the first time, then 200 and the same job.  409 if the id exists and is not a run of this schedule."""
     entry, principal = allowed(request, schedule)
-    queue = schedules.queue_of(entry)
-    if get_settings().archive is not None:
-        # It may have run and left the store: the history still knows that this id was used.
-        archived = archive.at(queue, id)
-        if archived is not None and get_store().get(queue, id) is None:
-            check_run(archived, entry)
-            return JsonResponse(shown(archived, principal, archived=True))
+    (archived,) = in_history([(id, schedules.queue_of(entry), entry.job)])
+    if archived is not None:
+        check_run(archived, entry)
+        return JsonResponse(shown(archived, principal, archived=True))
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         raise Problem(Kind.KEY_USED, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
     if handle.added is Added.ADDED:
         log(request, "run", AuditKind.SCHEDULE, entry.id, job=[handle.queue, id])
-    info = get_store().get(handle.queue, id)
+    info = get_store().find([handle.queue], id)
     if info is None:
         return JsonResponse(gone(entry, handle))
     if handle.added is not Added.ADDED:
@@ -107,7 +107,7 @@ def gone(entry: Entry, handle: JobHandle) -> dict[str, Any]:
     known = get_store().remembered(handle.queue, handle.id)
     if known is None or known.state is None:
         raise Problem(Kind.JOB_MOVED, f"Job {handle.id!r} leaves the history at this moment. Send the call again.")
-    if known.digest != digest_of_call(handle.name, dump(entry.args, entry.kwargs)):
+    if known.digest != digest_of_run(entry):
         raise Problem(Kind.ID_USED, f"The id {handle.id!r} was used for another job. Choose another id.")
     return {"id": handle.id, "name": handle.name, "queue": handle.queue, "state": known.state, "archived": False}
 
@@ -126,5 +126,4 @@ def described(entries: list[Entry]) -> list[dict[str, Any]]:
     """Return schedules as shown."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    last_runs: dict[str, dict[str, int]] = {}
-    return [schedules.described(entry, state, now, last_runs) for entry in entries]
+    return [schedules.described(entry, state, now) for entry in entries]

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db import router as router_of_models
 from django.http import HttpRequest, JsonResponse
-from ninja import Router
+from ninja import Query, Router
 
+from django_jobs import operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
+from django_jobs.api.endpoints.numbers import few_queues
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.models import RemoteJobType
 from django_jobs.models.audit import Kind as AuditKind
 from django_jobs.remote import forget, known
 from django_jobs.remote.job_types import RemoteType
+from django_jobs.samples.times import PERIODS
 
 router = Router(tags=["job types"])
 
@@ -38,15 +41,33 @@ def list_types(request: HttpRequest) -> JsonResponse:
 
 
 @router.get("/v1/job-types/{name}", response=schemas.JobType, summary="Get")
-def get_type(request: HttpRequest, name: Name) -> JsonResponse:
-    """Get one job type."""
-    principal = require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK, job=name)
+def get_type(
+    request: HttpRequest,
+    name: Name,
+    times: Annotated[bool, Query(description="Add `run_times`; needs the scope read.")] = False,
+    queue: Annotated[str, Query(max_length=255, description="Run times in this queue only.")] = "",
+) -> JsonResponse:
+    """Get one job type.  With `times`, also how long its attempts waited and ran in the last day and week, those that
+    failed included.  With more than 20 queues, `queue` is needed for that."""
+    principal = require(request, *((Scope.READ,) if times else (Scope.READ, Scope.ENQUEUE, Scope.WORK)), job=name)
+    found = offered(name, principal)
+    if times:
+        few_queues(queue)
+        found["run_times"] = {
+            period: [each.payload() for each in operations.run_times(period, name=name, queue=queue)]
+            for period in PERIODS
+        }
+    return JsonResponse(found)
+
+
+def offered(name: str, principal: Principal) -> dict[str, Any]:
+    """Return the type as shown.  Raises Problem 404 if the API does not offer it."""
     kind = known().get(name)
     if kind is not None:
-        return JsonResponse(remote_type(kind, principal))
+        return remote_type(kind, principal)
     for definition in registry.all_definitions():
         if definition.name == name and definition.api:
-            return JsonResponse(local_type(definition))
+            return local_type(definition)
     raise Problem(Kind.NO_JOB_TYPE, f"The API offers no job type {name!r}.")
 
 
@@ -59,10 +80,12 @@ def get_type(request: HttpRequest, name: Name) -> JsonResponse:
 def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
     """Create a remote job type.  If it has a URL, its jobs are posted there; if not, workers claim them.  Every worker
     knows the type within five seconds.  It is safe to send the call again: 200 and the same type.  409 if another type
-    has the name."""
+    has the name.  A URL needs the scope `targets`, too."""
     principal = require(request, Scope.MANAGE, job=body.name)
+    if body.url:
+        require(request, Scope.TARGETS)
     row = RemoteJobType(**body.dict())
-    if body.name in registry.names():
+    if registry.has(body.name):
         raise Problem(Kind.NAME_USED, f"There already is a job type {body.name!r}.")
     if RemoteJobType.objects.filter(name=body.name).exists():
         return same_type(body, principal)
@@ -101,9 +124,11 @@ def same_type(body: schemas.NewType, principal: Principal) -> JsonResponse:
 def change_type(request: HttpRequest, name: Name, body: schemas.TypeChanges) -> JsonResponse:
     """Change some fields of a remote job type.  Every worker knows the change within five seconds; attempts that run
     keep their time limit.  Jobs that were enqueued before keep their queue, their delivery and their number of
-    attempts.  It is safe to send the call again.  409 for a new URL if the type has credentials: only the admin may
-    send these to another address."""
+    attempts.  It is safe to send the call again.  A URL needs the scope `targets`, too; 409 for a new one if the type
+    has credentials: only the admin may send these to another address."""
     principal = require(request, Scope.MANAGE, job=name)
+    if "url" in body.dict(exclude_unset=True):  # whoever sets it reads the arguments of the jobs
+        require(request, Scope.TARGETS)
     row = remote_row(name)
     changes = {field: value for field, value in body.dict(exclude_unset=True).items() if getattr(row, field) != value}
     # A URL may contain a password.
@@ -179,6 +204,7 @@ def remote_type(kind: RemoteType, principal: Principal) -> dict[str, Any]:
         "attempts": kind.attempts,
         "concurrency": kind.concurrency,
         "timeout": kind.timeout,
+        "per_minute": kind.per_minute,
         "way": "posted" if kind.url else "fetched",
         **shown,
         "remote": True,
@@ -194,6 +220,7 @@ def local_type(definition: JobDefinition) -> dict[str, Any]:
         "attempts": definition.stored_options.max_attempts,
         "concurrency": definition.max_concurrency,
         "timeout": definition.timeout,
+        "per_minute": None,
         "way": "django",
         "url": None,
         "remote": False,

@@ -25,8 +25,9 @@ from django_jobs.api.endpoints.leases import lease_of, lengthen, shortest, timeo
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
-from django_jobs.core.values import Claim, Claimed, JobInfo, Lane, State
-from django_jobs.enqueue.request import DIGEST_LENGTH
+from django_jobs.core.values import Claim, Claimed, Ended, JobInfo, Lane, State
+from django_jobs.enqueueing.keys import refiled
+from django_jobs.enqueueing.request import DIGEST_LENGTH
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, StoreError, UnknownQueue
@@ -138,6 +139,7 @@ def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schema
         max_running=get_settings().queues[queue].max_concurrency,
         lease_each=True,
         knows=registry.digest(),  # a worker may have parked jobs of a type that it did not know yet
+        limits=registry.limits(),
         names=names,
         rank=rank,
         request=body.request_id or "",
@@ -155,6 +157,9 @@ def describe(claim: Claim, body: schemas.ClaimRequest) -> dict[str, Any] | None:
     except (CorruptRecord, ValueError, TypeError) as error:
         log = failed_attempt(error, number=claim.attempt, at=store.now(), outcome="corrupt")
         store.bury(claim, log._replace(traceback=""))
+        return None
+    if (record := refiled(registry.get(job.name), job)) is not None:
+        store.settle(claim.queue, [Ended(claim, "refile", record=record)])
         return None
     if job.controls.at_most_once and not replicas.may_start(store, claim):
         store.snooze(claim, replicas.AGAIN)
@@ -179,6 +184,11 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
     """Extend the claim of a job that you are still running, and report its progress.  `stop` is true if a user has
     asked the job to stop."""
     require(request, Scope.WORK, job=name)
+    return JsonResponse(prolong(name, id, body))
+
+
+def prolong(name: str, id: str, body: schemas.Extension) -> dict[str, Any]:
+    """Extend one claim, and note the progress.  Returns the answer.  Raises Problem."""
     held = held_claim(id, name, token=body.token)
     assert held is not None
     store, seconds = get_store(), timeout_of(name) if body.lease is None else body.lease
@@ -194,7 +204,7 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
         if not store.checkin(held, json.dumps(checkin).encode()):
             raise stale(id)
     asked = store.extend(held.queue, [holder], lease).get(holder, ())
-    return JsonResponse({"lease": seconds, "stop": id in asked})
+    return {"lease": seconds, "stop": id in asked}
 
 
 # Uses the router of the other methods of this URL: one URL needs one router.
@@ -238,7 +248,7 @@ def settle(name: str, id: str, report: schemas.Report, digest: str) -> Claim | N
             done = succeed(store, held, report.result)
         else:
             done = fail(store, held, report.error, retryable=report.retryable)
-        if not done and store.reported(held.queue, id) != digest:  # the same report may have come at the same moment
+        if not done and store.reported([held.queue], id) != digest:  # the same report may have come at the same moment
             raise stale(id)
     return held
 
@@ -251,8 +261,8 @@ def held_claim(
     Raises Problem 404; 409 if the caller means another claim."""
     found = look(id, name=name)
     if found is None:
-        queue = queue_of(name)
-        if digest and queue is not None and get_store().reported(queue, id) == digest:
+        # Its type may have been moved to another queue since.
+        if digest and get_store().reported(browse.queue_names(), id) == digest:
             return None
         find(id, name=name)
         raise stale(id)  # it is there now
@@ -263,21 +273,15 @@ def held_claim(
         )
     named = (token is None or token == info.token) and (attempt is None or attempt == attempt_of(info))
     if archived or info.state is not State.RUNNING or not named:
-        if digest and get_store().reported(info.queue, id) == digest:
+        if digest and get_store().reported([info.queue], id) == digest:
             return None
         raise stale(id)
-    return claim_of(info)
-
-
-def claim_of(info: JobInfo) -> Claim:
-    """Return the claim of a running job."""
-    counts = (info.failures, info.crashes, info.parked_at)
-    return Claim(info.id, info.queue, info.token, info.record, *counts, claimed_at=info.at, worker=info.worker)
+    return info.claim
 
 
 def attempt_of(info: JobInfo) -> int:
     """Return the number of the running attempt, or of the one that succeeded."""
-    return info.failures + info.crashes + 1
+    return info.claim.attempt
 
 
 def stale(id: str) -> Problem:

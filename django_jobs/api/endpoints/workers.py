@@ -7,12 +7,12 @@ from typing import Any
 from django.http import HttpRequest, JsonResponse
 from ninja import Router, Schema
 
-from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.principal import Principal, Scope, require, require_all_jobs
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.endpoints.numbers import Period, Trend
 from django_jobs.browse import trends
-from django_jobs.browse.worker_health import problems_of
 from django_jobs.core.values import WorkerInfo
+from django_jobs.operations.diagnosis import problems_of
 from django_jobs.remote import pull_queues
 from django_jobs.samples.worker import totals_of
 from django_jobs.serialization.payloads import iso
@@ -51,6 +51,8 @@ class Worker(Schema):
     pid: int
     state: str
     version: str
+    #: of the project's code; "": it has none, or the worker is of an older version.
+    release: str
     started_at: str | None
     seen_at: str | None
     queues: list[str]
@@ -60,7 +62,7 @@ class Worker(Schema):
     problems: list[str]
     #: those of the jobs that it runs which the caller may see.
     jobs: list[Running]
-    #: null: not known, as it is of a worker of an older version.
+    #: null: not known, as it is of a worker of an older version; or the token is limited to some job types.
     totals: Ended | None
 
 
@@ -82,7 +84,7 @@ def list_workers(request: HttpRequest) -> JsonResponse:
 def worker_trend(request: HttpRequest, name: str, period: Period = "hour") -> JsonResponse:
     """Get how many jobs succeeded, attempts failed and jobs died in one worker, as for a queue.  Before it started,
     there were none.  The times are those of the clock of its machine."""
-    require(request, Scope.READ)
+    require_all_jobs(request, Scope.READ)
     worker = next((each for each in get_store().workers() if each.name == name), None)
     if worker is None:
         raise Problem(Kind.NO_WORKER, f"There is no worker {name!r:.110}.")
@@ -102,7 +104,7 @@ def described(worker: WorkerInfo, principal: Principal) -> dict[str, Any]:
     ]
     return {
         "name": worker.name,
-        **{key: str(info.get(key, "")) for key in ("host", "state", "version")},
+        **{key: str(info.get(key, "")) for key in ("host", "state", "version", "release")},
         **{key: _whole(info.get(key)) for key in ("pid", "processes", "threads")},
         "started_at": iso(_whole(info.get("started_at"))),
         "seen_at": iso(worker.seen_at),
@@ -114,7 +116,7 @@ def described(worker: WorkerInfo, principal: Principal) -> dict[str, Any]:
             }
             for job in jobs
         ],
-        "totals": totals_of(info),
+        "totals": None if principal.jobs else totals_of(info),
     }
 
 

@@ -10,7 +10,7 @@ from ninja import Path, Query, Router
 from django_jobs import browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log
-from django_jobs.api.common.principal import Scope, caller, require
+from django_jobs.api.common.principal import Scope, require_all_jobs
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.exceptions import JobMoved
 from django_jobs.models.audit import Kind as AuditKind
@@ -112,25 +112,22 @@ def cancel_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None =
 def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = None) -> JsonResponse:
     """Queue the jobs of its dead, expired and cancelled steps again, so that it goes on.  Sent again while they wait or
     run, it has no effect.  Jobs that are delivered at most once and may have been started are only listed in `held`:
-    retry each with its own call.  409 if the workflow was cancelled."""
+    retry each with its own call.  In `taken` are jobs that stay because another job holds their unique key, with the
+    id of that job.  409 if the workflow was cancelled."""
     allowed(request, Scope.MANAGE)
     try:
         moved = operations.retry_workflow(id)
     except JobMoved as error:
         raise Problem(Kind.WORKFLOW_ENDED, str(error)) from error
-    held = [job_id for _queue, job_id in operations.held_steps(id)][:IDS]
+    staying = operations.staying_steps(id)
+    held, taken = [job_id for _queue, job_id in staying.held][:IDS], dict([*staying.taken.items()][:IDS])
     if moved:
-        log(request, "retry", AuditKind.WORKFLOW, id, moved=len(moved), held=len(held))
+        log(request, "retry", AuditKind.WORKFLOW, id, moved=len(moved), held=len(held), taken=len(taken))
     answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id))
-    answer |= {"restarted": operations.restarted_steps(id)[:IDS], "held": held}
+    answer |= {"restarted": operations.restarted_steps(id)[:IDS], "held": held, "taken": taken}
     return JsonResponse(answer)
 
 
 def allowed(request: HttpRequest, scope: Scope) -> None:
     """Raise Problem 403 unless the caller has the scope, for all job types: a workflow has jobs of several."""
-    require(request, scope)
-    if caller(request).jobs:
-        raise Problem(
-            Kind.JOB_NOT_ALLOWED,
-            f"{caller(request).name!r} may deal only with some job types. A workflow may have jobs of any type.",
-        )
+    require_all_jobs(request, scope)

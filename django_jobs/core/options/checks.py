@@ -65,6 +65,10 @@ def text(value: Any) -> str:
     return value
 
 
+def job_name(value: Any) -> str:
+    return text(getattr(value, "name", value))
+
+
 def truth(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("use True or False.")

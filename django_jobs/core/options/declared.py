@@ -1,6 +1,6 @@
 """The options of `@job`: each is declared once, in `OptionAttributes`.
 
-The declaration gives the attributes of a job, the checks, the keywords for type checkers (enqueue/keywords.py), the
+The declaration gives the attributes of a job, the checks, the keywords for type checkers (enqueueing/keywords.py), the
 options of tasks, `help(job)` and the tables of docs/reference/job-options.md; `make docs` writes the two files again.
 """
 
@@ -73,7 +73,7 @@ class OptionAttributes:
         def options(self) -> JobOptions: ...
 
     # fmt: off
-    queue = Option("default", checks.text, "str", "must be in `QUEUES`", using=True)
+    queue = Option("default", checks.text, "str", "must be in `QUEUES`, or fit a pattern there", using=True)
     priority = Option(
         0, checks.whole(-MAX_PRIORITY, MAX_PRIORITY), "int",
         "−100…100 inside its queue, higher first; equal priorities in order of arrival", using=True,
@@ -83,7 +83,7 @@ class OptionAttributes:
     )
     backoff = Option[Backoff](
         None, checks.backoff, "Duration | Sequence[Duration] | Callable[[int, BaseException], float] | None",
-        "a list of seconds, or `callable(attempt, error) -> seconds`", task="type",
+        "a list of seconds, or `callable(attempt, error) -> seconds`; for one call, a list", task="type", using=True,
         shown="`n⁴ + 15` s after attempt n and up to `10 · (n + 1)` s of jitter, at most a day",
     )
     retry_on = Option[checks.Errors](
@@ -98,11 +98,11 @@ class OptionAttributes:
         words='or `"discard"`: after the last attempt, end as cancelled',
     )
     timeout = Option(
-        None, checks.duration(SHORTEST_TIMEOUT), "Duration | None", task="call",
+        None, checks.duration(SHORTEST_TIMEOUT), "Duration | None", task="call", using=True,
         words="seconds for one attempt; enforced by ending the process, so no job can run longer",
     )
     soft_timeout = Option(
-        None, checks.duration(SHORTEST_TIMEOUT), "Duration | None", task="type",
+        None, checks.duration(SHORTEST_TIMEOUT), "Duration | None", task="type", using=True,
         words='seconds after which `ctx.should_stop` is true, with `ctx.stop_reason == "timeout"`, and an `async def` '
         "is cancelled, which counts as a failed attempt; must be less than `timeout`. A plain function gets no "
         "exception: it has to check `ctx.should_stop`",
@@ -113,8 +113,10 @@ class OptionAttributes:
         "store's clock. A job that has started is retried, however late it is",
     )
     delivery = Option(
-        "at_least_once", checks.one_of("at_least_once", "at_most_once"), 'Literal["at_least_once", "at_most_once"]',
-        'or `"at_most_once"`: never started twice, one attempt', task="call",
+        "at_least_once", checks.one_of("at_least_once", "at_most_once", "once_unless_failed"), task="call",
+        type='Literal["at_least_once", "at_most_once", "once_unless_failed"]',
+        words='or `"at_most_once"`: never started twice, one attempt; or `"once_unless_failed"`: retried if its '
+        "function fails, but never started again because its worker was lost or its time limit was over",
     )
     max_concurrency = Option(
         0, checks.whole(0, 1_000_000), "int", task="call",
@@ -141,8 +143,17 @@ class OptionAttributes:
         "job waits",
     )
     keep_result = Option(
-        None, checks.duration(least=0), "Duration | None", task="call",
+        None, checks.duration(least=0), "Duration | None", task="call", using=True,
         words="seconds to keep the return value; by default as long as `HISTORY` says; `0` = it is never stored",
+    )
+    on_end = Option[str | None](
+        None, checks.or_none(checks.job_name), "str | Callable[..., Any] | None", defaults=False, using=True,
+        words="a job, or its name: it is enqueued once for each end of a job, with "
+        "[one argument](../howto/jobs.md#a-job-for-each-end)",
+    )
+    on_dead = Option[str | None](
+        None, checks.or_none(checks.job_name), "str | Callable[..., Any] | None", defaults=False, using=True,
+        words="the same, if the job is dead",
     )
     takes_context = Option(False, checks.truth, "bool", "the first argument is a `JobContext`", defaults=False)
     api = Option(False, checks.truth, "bool", "may be enqueued over HTTP")
@@ -176,11 +187,15 @@ OPTIONS: Mapping[str, Option[Any]] = {k: v for k, v in vars(OptionAttributes).it
 #: What `@job` takes and JobDefinition keeps for itself.
 NAMING: Mapping[str, Option[Any]] = {
     "name": Option("module.function", checks.text, "str", "the name that is stored with the job"),
-    "aliases": Option((), checks.names, "Sequence[str]", "older names; jobs that were enqueued under them run, too"),
+    "aliases": Option(
+        (), checks.names, "Sequence[str]", "older names, the oldest first: see [another name](#another-name)"
+    ),
 }
 KNOWN = frozenset(OPTIONS) | frozenset(NAMING)
 #: What a project may set for all its jobs.  The other options belong to one function.
 DEFAULTABLE = frozenset(name for name, option in OPTIONS.items() if option.defaults)
+#: Options of a type that one call may change.  Its job stores them.
+CHANGEABLE = frozenset({"timeout", "soft_timeout", "backoff", "keep_result", "on_end", "on_dead"})
 #: What `using` takes too.
 SHARED = frozenset(name for name, option in OPTIONS.items() if option.using)
 _DEFAULTS = {name: option.default for name, option in OPTIONS.items()}

@@ -9,6 +9,7 @@ import socket
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 import django_jobs
 from django_jobs import middleware
-from django_jobs.conf import QueueSettings, Settings, get_settings, host_settings, store_in_use
+from django_jobs.conf import Settings, get_settings, host_settings, store_in_use
+from django_jobs.conf.queues import Queues, covers, is_pattern
 from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.formatting import counted
@@ -28,6 +30,7 @@ from django_jobs.worker.maintenance.agenda import tasks_for
 from django_jobs.worker.parent.burst import waiting_now
 from django_jobs.worker.parent.reload import start_again
 from django_jobs.worker.parent.supervisor import Supervisor
+from django_jobs.worker.served_queues import ServedQueues
 
 DRAIN = (
     "run the jobs that are waiting now, then exit. These are the jobs that are queued or due at the start, and jobs "
@@ -44,8 +47,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         # handle() fills in the defaults: the checks must be able to report a DJANGO_JOBS that cannot be read.
-        parser.add_argument("--queues", type=_some_names, help="comma-separated; default: all of DJANGO_JOBS['QUEUES']")
-        parser.add_argument("--exclude-queues", type=_names, default=[], help="comma-separated")
+        parser.add_argument(
+            "--queues", type=_some_names,
+            help="comma-separated, names or patterns as 'tenant-*'; default: all of DJANGO_JOBS['QUEUES']",
+        )  # fmt: skip
+        parser.add_argument("--exclude-queues", type=_names, default=[], help="comma-separated, as for --queues")
         ending = parser.add_mutually_exclusive_group()
         ending.add_argument("--burst", action="store_true", help="exit when no job is left to run")
         ending.add_argument("--drain", action="store_true", help=DRAIN)
@@ -78,7 +84,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         settings, drain = get_settings(), options["drain_timeout"]
         config = WorkerConfig(
-            queues=_choose(settings, options["queues"], options["exclude_queues"]),
+            queues=_choose(settings.queues, options["queues"], options["exclude_queues"]),
             name=options["name"],
             health_file=options["health_file"],
             http=options["http"],
@@ -102,6 +108,8 @@ class Command(BaseCommand):
         if config.http is not None:
             _try_address(config.http)
         store, address = _reach(settings)
+        with suppress(StoreError):  # as for the address: the worker looks again
+            config.served.look(store)
         if options["drain"]:
             config = _draining(store, config)
             if not config.queues:
@@ -165,15 +173,28 @@ def _log_to_console() -> None:
             logger.setLevel(logging.INFO)
 
 
-def _choose(settings: Settings, wanted: list[str] | None, excluded: list[str]) -> tuple[QueueSettings, ...]:
+def _choose(queues: Queues, wanted: list[str] | None, excluded: list[str]) -> ServedQueues:
     for name in [*(wanted or []), *excluded]:
-        if name not in settings.queues:
-            known = ", ".join(settings.queues)
+        # A pattern may be wider or narrower than those of the settings.
+        if name not in queues and not any(covers(name, each) or _overlap(name, each) for each in queues.written):
+            known = ", ".join(queues.written)
             raise CommandError(f"There is no queue {name!r} in DJANGO_JOBS['QUEUES']. Known queues: {known}.")
-    chosen = tuple(settings.queues[name] for name in wanted or settings.queues if name not in excluded)
-    if not chosen:
+    patterns = [name for name in wanted or queues.patterns if is_pattern(name)]
+    names = [name for name in wanted or queues if not is_pattern(name)]
+    names += [name for name in queues if name not in names and any(covers(each, name) for each in patterns)]
+    chosen = [queues[name] for name in names if not any(covers(each, name) for each in excluded)]
+    patterns = [each for each in patterns if not any(_is_within(each, other) for other in excluded)]
+    if not (chosen or patterns):
         raise CommandError("No queue is left: --exclude-queues names all of them.")
-    return chosen
+    return ServedQueues(chosen, patterns if queues.patterns else (), excluded, queues.get)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return is_pattern(one) and is_pattern(other) and (_is_within(one, other) or _is_within(other, one))
+
+
+def _is_within(narrow: str, wide: str) -> bool:
+    return is_pattern(wide) and narrow.startswith(wide[:-1])
 
 
 def _names(text: str) -> list[str]:

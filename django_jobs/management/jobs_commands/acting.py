@@ -9,20 +9,27 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
-from django_jobs.core.values import WAITING, State
-from django_jobs.exceptions import JobNotFound
-from django_jobs.formatting import counted
+from django_jobs.browse import Match
+from django_jobs.core.values import WAITING, JobInfo, State
+from django_jobs.exceptions import CorruptRecord, JobNotFound
+from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
-from django_jobs.management.jobs_commands.matching import add_filters, match_of, refuse_filters
+from django_jobs.management.jobs_commands.matching import add_filters, match_of, refuse_filters, state_asked
 from django_jobs.models import audit
 from django_jobs.operations import bulk
+from django_jobs.operations.matching import count_matching
+from django_jobs.serialization.masking import masked
+from django_jobs.serialization.payloads import named_arguments
+from django_jobs.serialization.record import decode, name_of
 
 
 def retry_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID")
     parser.add_argument("--all", action="store_true", help="every dead job that matches")
     parser.add_argument(
-        "--yes", action="store_true", help="also jobs that are delivered at most once and may have been started"
+        "--yes",
+        action="store_true",
+        help="also jobs that are delivered at most once and may have been started; with --query: do not ask",
     )
     add_filters(parser)
 
@@ -31,13 +38,15 @@ def delete_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID")
     states = sorted(state.value for state in operations.VERBS["delete"])
     parser.add_argument("--all", choices=states, metavar="STATE", help="every job in this state that matches")
-    parser.add_argument("--yes", action="store_true", help="with --all: delete jobs that have not run without asking")
+    parser.add_argument("--yes", action="store_true", help="with --all or --query: do not ask")
     add_filters(parser)
 
 
 def cancel_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="+", metavar="ID")
-    parser.add_argument("--queue", default="", help="the queue of the jobs, if you know it")
+    parser.add_argument("ids", nargs="*", metavar="ID")
+    parser.add_argument("--terminate", action="store_true", help="also end the processes of running jobs")
+    parser.add_argument("--yes", action="store_true", help="with --query: do not ask")
+    add_filters(parser)
 
 
 def retry(options: Mapping[str, Any]) -> Answer:
@@ -48,61 +57,85 @@ def delete(options: Mapping[str, Any]) -> Answer:
     return either("delete", options, State(options["all"]) if options["all"] else None)
 
 
-def confirm(state: State) -> None:
-    """Ask before jobs are deleted that have not run.  Raises CommandError unless the answer is yes."""
+def confirm(word: str, state: State, match: Match) -> None:
+    """Show how many jobs match, and the first of them, and ask.  Raises CommandError unless the answer is yes."""
+    found = count_matching(state, match)
+    some = [masked(info) for info in found.sample]
+    lines = [f"  {info.id}  {plain(name_of(info.record))}  {plain(row_text(info))}" for info in some]
+    number = f"{'' if found.whole else 'at least '}{counted(found.matching, f'{state} job')}"
+    checked = "" if found.whole else f" {found.seen} of {found.total} were checked so far; all will be."
+    lost = " They have not run, and nothing brings them back." if word == "delete" and state in WAITING else ""
+    said = "\n".join([f"{word}: {number}.{checked}{lost}", *lines, *found.notes.sentences()])
     try:
-        answer = input(
-            f"Delete all matching jobs in the state {state}? They have not run, and nothing brings them back. [y/N] "
-        )
+        answer = input(f"{said}\n{word.capitalize()} all that match? [y/N] ")
     except EOFError:
-        raise CommandError(
-            f"These jobs have not run. Add --yes to delete jobs in the state {state} without a question."
-        ) from None
+        raise CommandError(f"{said}\nAdd --yes to {word} all that match without a question.") from None
     if answer.strip().lower() not in {"y", "yes"}:
-        raise CommandError("Nothing was deleted.")
+        raise CommandError("Nothing was changed.")
+
+
+def row_text(info: JobInfo) -> str:
+    """Return the arguments of a job on one line."""
+    try:
+        call = named_arguments(decode(info.id, info.queue, info.record))
+    except CorruptRecord:
+        return ""
+    return ", ".join(f"{name}={value}" for name, value in call or ())
 
 
 def cancel(options: Mapping[str, Any]) -> Answer:
-    return on_ids("cancel", options["ids"], options["queue"])
+    if options["query"] and options["terminate"]:
+        raise CommandError("--terminate ends the processes of jobs that you name by their ids: leave out --query.")
+    if options["query"] or not options["ids"]:
+        return either("cancel", options, None)
+    refuse_filters(options)
+    return on_ids("cancel", options["ids"], options["queue"], terminate=options["terminate"])
 
 
 def either(word: str, options: Mapping[str, Any], state: State | None) -> Answer:
     """Act on the given ids, or on all jobs that match.  `word`: the subcommand, which the answer repeats."""
-    if bool(options["ids"]) == bool(state):
-        raise CommandError("Name the ids of jobs, or use --all; not both.")
-    if state is None:
+    query = options["query"]
+    if bool(options["ids"]) == bool(state or query):
+        raise CommandError("Name the ids of jobs, or use --all or --query; not both.")
+    if state is None and not query:
         refuse_filters(options)
         return on_ids(word, options["ids"], options["queue"], start_again=options["yes"])
+    state = state or state_asked(query)
+    verb = operations.verb_of(word)
+    if state not in operations.VERBS[verb]:
+        raise CommandError(f"{word} does not apply to jobs that are {state}.")
     match = match_of(options, state)
-    if word == "delete" and state in WAITING and not options["yes"]:
-        confirm(state)
-    operation = bulk.start(operations.verb_of(word), state, match, user="manage.py jobs", start_again=options["yes"])
-    while not operation.finished:
-        bulk.drive(operation.id, 60.0)
-        latest = bulk.get(operation.id)
-        if latest is None:
-            raise CommandError(
-                "The stored state of this operation cannot be read any more. It has stopped before its end."
-            )
-        operation = latest
-    data = {"moved": operation.moved, "looked_at": operation.seen, "held": operation.held}
+    if not options["yes"] and (query or (word == "delete" and state in WAITING)):
+        confirm(word, state, match)
+    again = options["yes"] and word == "retry" and not query  # with a query, it answers the question, and no more
+    operation = bulk.finish(bulk.start(verb, state, match, user="manage.py jobs", start_again=again))
+    data = {
+        "moved": operation.moved, "looked_at": operation.seen, "held": operation.held, "taken": operation.taken
+    }  # fmt: skip
     said = f"{word}: {operation.moved} of {counted(operation.seen, f'{state} job')}."
     act = audit.Act(operation.verb, audit.Kind.BULK, operation.id, audit.bulk_details(operation))
-    return Answer(data, f"{said} {held_text(operation.held)}".strip(), int(operation.held > 0), [act])
+    held = held_text(operation.held, how="with their ids and --yes" if query else "with --yes")
+    said = " ".join(filter(None, (said, held, taken_number(operation.taken))))
+    return Answer(data, said, int(operation.held + operation.taken > 0), [act])
 
 
-def held_text(number: int, names: str = "") -> str:
+def taken_number(number: int) -> str:
+    """Return the same as `operations.taken_text` for so many jobs, without their ids."""
+    return f"Not queued, because another job holds their unique key: {number}." if number else ""
+
+
+def held_text(number: int, names: str = "", how: str = "with --yes") -> str:
     """Return why jobs were not started again, and what to do; "" if there are none."""
     if not number:
         return ""
     return (
         f"Delivered at most once and perhaps started already, so not started again: {names or number}. "
-        "Find out what they did; then repeat with --yes."
+        f"Find out what they did; then repeat {how}."
     )
 
 
-def on_ids(word: str, ids: list[str], queue: str, *, start_again: bool = False) -> Answer:
-    """Find each job, act on it, and report which were not found or had moved on."""
+def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> Answer:
+    """Find each job, act on it, and report which were not found or had moved on.  `details`: see operations.act."""
     names = [queue] if queue else browse.queue_names()
     found = {id: browse.find(id, names) for id in ids}
     missing = [id for id, info in found.items() if info is None]
@@ -111,24 +144,27 @@ def on_ids(word: str, ids: list[str], queue: str, *, start_again: bool = False) 
     moved: list[str] = []
     asked: list[str] = []
     held: list[str] = []
+    taken: dict[str, str] = {}
     for info in found.values():
         if info is not None:
-            done = operations.act(operations.verb_of(word), info.queue, [info.id], start_again=start_again)
+            done = operations.act(operations.verb_of(word), info.queue, [info.id], **details)
             moved += done.moved
             asked += done.asked
             held += done.held
-    left = [id for id, info in found.items() if info is not None and id not in moved + asked + held]
+            taken |= done.taken
+    left = [id for id, info in found.items() if info is not None and id not in [*moved, *asked, *held, *taken]]
     said = [f"{word}: {counted(len(moved), 'job')}."]
     said += [f"Asked to stop: {', '.join(asked)}."] if asked else []
     said += [held_text(len(held), ", ".join(held))] if held else []
+    said += [operations.taken_text(taken)] if taken else []
     said += [f"Not possible in their state: {', '.join(left)}."] if left else []
     said += [f"Not found: {', '.join(missing)}."] if missing else []
-    data = {"moved": moved, "asked": asked, "held": held, "left": left, "missing": missing}
+    data = {"moved": moved, "asked": asked, "held": held, "taken": taken, "left": left, "missing": missing}
     done_ids = [(info.queue, id) for id, info in found.items() if info is not None and id in moved + asked]
     facts = {"ids": audit.listed(done_ids), "moved": len(moved), "asked": len(asked), "held": len(held)}
     where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
     acts = [audit.Act(operations.verb_of(word), audit.Kind.JOB, where, facts)] if done_ids else []
-    return Answer(data, " ".join(said), 1 if left or missing or held else 0, acts)
+    return Answer(data, " ".join(said), 1 if left or missing or held or taken else 0, acts)
 
 
 RETRY = Subcommand("Queue jobs again at once.", retry_arguments, retry)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
+from django_jobs.formatting import plain
 from django_jobs.models.audit import Act
 
 #: Maximum of `--limit`; for more, use the HTTP API's cursors.
@@ -60,9 +61,3 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
-
-
-def plain(text: str, length: int = 80) -> str:
-    """Return one short line without control characters."""
-    line = "".join(c if c.isprintable() else " " for c in text)
-    return line if len(line) <= length else f"{line[: length - 1]}…"

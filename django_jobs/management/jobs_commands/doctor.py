@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -12,17 +13,22 @@ from typing import Any
 from django.core import checks
 from django.utils.translation import override
 
-from django_jobs import alarms, browse
-from django_jobs.alarms import Finding, Server, look_at_server
+from django_jobs import browse
 from django_jobs.core import registry
-from django_jobs.core.values import State
+from django_jobs.core.values import JobInfo, State
 from django_jobs.events.announce import announce_misplaced
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import StoreError
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain
+from django_jobs.exceptions import CorruptRecord, StoreError
+from django_jobs.formatting import plain
+from django_jobs.management.jobs_commands.base import Answer, Subcommand
 from django_jobs.management.jobs_commands.strangers import strangers
+from django_jobs.operations import bulk, diagnosis, searching
+from django_jobs.operations.diagnosis import Line, ServerFacts, look_at_server
+from django_jobs.samples.log import KEPT
+from django_jobs.schedules.state import read_state
+from django_jobs.serialization.checked import notice, noticing
 from django_jobs.serialization.payloads import iso
-from django_jobs.serialization.record import name_of
+from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 from django_jobs.stores.values.sizes import MAX_BATCH
 
@@ -30,11 +36,10 @@ from django_jobs.stores.values.sizes import MAX_BATCH
 LOOK = 500
 #: Maximum orphans that are named.
 NAMED = 5
+#: The documents of the fleet.  What is wrong inside of them is found where they are read.
+DOCUMENTS = (bulk.DOCUMENT, searching.DOCUMENT, "schedules", "snapshot")
 #: Repair stops after this many fruitless steps in a row, even if something is still wrong: more would not help.
 FRUITLESS = 20
-#: Of the alarms that are errors, what workers mend, and what only waits for a worker that knows the job or serves the
-#: queue.
-BY_WORKERS = frozenset({"full", "unknown", "no_worker"})
 #: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
     "wrong_type": "keys hold data of the wrong type, and block work",
@@ -62,76 +67,78 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def doctor(options: Mapping[str, Any]) -> Answer:
-    findings = list(settings_findings())
+    lines = list(settings_lines())
     try:
         server = look_at_server()
     except StoreError as error:
-        findings.append(Finding("error", "store", str(error)))
+        lines.append(Line("error", "store", str(error)))
     else:
         if options["repair"]:
-            findings += guarded(repairs)
-        for look in (server_findings, orphans, workers, alarm_findings, names, workflows):
-            findings += guarded(partial(look, server))
+            lines += guarded(repairs)
+        for look in (server_lines, orphans, unreadable, workers, found_lines, names):
+            lines += guarded(partial(look, server))
     if options["before_start"]:
-        findings = [each._replace(level="warning") if each.by_workers else each for each in findings]
-    errors = sum(finding.level == "error" for finding in findings)
-    warnings = sum(finding.level == "warning" for finding in findings)
-    lines = [f"{finding.level.upper():<8} {finding.subject}: {finding.says}" for finding in findings]
-    lines.append(f"Errors: {errors}, warnings: {warnings}.")
-    told = [{"level": each.level, "subject": each.subject, "says": each.says} for each in findings]
+        lines = [each._replace(level="warning") if each.by_workers else each for each in lines]
+    errors = sum(line.level == "error" for line in lines)
+    warnings = sum(line.level == "warning" for line in lines)
+    texts = [f"{line.level.upper():<8} {line.subject}: {line.says}" for line in lines]
+    texts.append(f"Errors: {errors}, warnings: {warnings}.")
+    told = [{"level": each.level, "subject": each.subject, "says": each.says} for each in lines]
     data = {"errors": errors, "warnings": warnings, "findings": told}
-    return Answer(data, "\n".join(lines), 1 if errors else 0)
+    return Answer(data, "\n".join(texts), 1 if errors else 0)
 
 
-def guarded(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """Run one check.  A store error becomes a finding, so that the other checks still run."""
+def guarded(look: Callable[[], Iterable[Line]]) -> list[Line]:
+    """Run one check.  A store error becomes a line, so that the other checks still run."""
     try:
         return list(look())
     except StoreError as error:
-        return [Finding("error", "store", str(error))]
+        return [Line("error", "store", str(error))]
 
 
-def settings_findings() -> Iterator[Finding]:
+def settings_lines() -> Iterator[Line]:
     """Report the system checks of the settings, including those for deployment."""
     for message in checks.run_checks(tags=["django_jobs"], include_deployment_checks=True):
         level = "error" if message.level >= checks.ERROR else "warning"
-        yield Finding(level, f"settings {message.id}", f"{message.msg} {message.hint or ''}".strip())
+        yield Line(level, f"settings {message.id}", f"{message.msg} {message.hint or ''}".strip())
 
 
-def server_findings(server: Server) -> Iterator[Finding]:
-    """Report the server, its persistence and its clock; faults that the overview shows, too, are alarms."""
+def server_lines(server: ServerFacts) -> Iterator[Line]:
+    """Report what is in order with the server; what is not is a finding."""
     with override("en"):
-        yield from alarms.server_findings(server)
+        yield from diagnosis.server_lines(server)
 
 
-def workers(server: Server) -> Iterator[Finding]:
-    """Say how many workers run, and which seem to be of another project.  A queue without any of them is an alarm."""
+def workers(server: ServerFacts) -> Iterator[Line]:
+    """Say how many workers run, and which seem to be of another project.  A queue without any of them is a finding."""
     if found := get_store().workers():
-        yield Finding("ok", "workers", f"{len(found)} running.")
+        yield Line("ok", "workers", f"{len(found)} running.")
         for said in islice(strangers(found), NAMED):
-            yield Finding("warning", "other project", said)
+            yield Line("warning", "other project", said)
     else:
-        yield Finding("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
+        yield Line("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
 
 
-def alarm_findings(server: Server) -> Iterator[Finding]:
-    """Report every alarm that the overview shows, and what could not be checked.
-
-    Only what can lose or double jobs, or what keeps them from ever running, is an error: a release that runs `doctor`
-    between two versions must not stop because no worker runs at that moment."""
-    report = alarms.check(alarms.measure(server=server.about))
+def found_lines(server: ServerFacts) -> Iterator[Line]:
+    """Report every finding that the overview shows, and what could not be checked."""
+    report = diagnosis.check(diagnosis.measure(server=server))
     with override("en"):
-        for alarm in report.alarms:
-            since = f" Since {iso(alarm.since)}." if alarm.since else ""
-            reason = f" ({plain(alarm.reason, 200)})" if alarm.reason else ""
-            found = alarms.alarm_finding(alarm)
-            yield found._replace(says=found.says + reason + since, by_workers=alarm.kind in BY_WORKERS)
+        for found, left in report.lines():
+            since = f" Since {iso(found.since)}." if found.since else ""
+            line = diagnosis.line_of(found)
+            more = f" And {left} more: `jobs findings --json` lists all." if left else ""
+            yield line._replace(says=line.says + since + more)
         for text in report.unchecked_texts:
-            yield Finding("warning", "not checked", text)
+            yield Line("warning", "not checked", text)
+        for found, known in report.acknowledged:
+            line = diagnosis.line_of(found)
+            yield line._replace(level="ok", says=f"{line.says} {diagnosis.acknowledged_text(known)}")
+        if not any(found.topic == "workflows" for found in report.findings):
+            yield Line("ok", "workflows", "None is stopped.")
 
 
-def names(server: Server) -> Iterator[Finding]:
-    """Check whether this project registers the first waiting jobs of each queue.  Names no worker knows are alarms."""
+def names(server: ServerFacts) -> Iterator[Line]:
+    """Check whether this project registers the first waiting jobs of each queue."""
     unknown: dict[tuple[str, str], int] = {}
     for queue in browse.job_counts().queues:
         for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
@@ -142,9 +149,9 @@ def names(server: Server) -> Iterator[Finding]:
     for (queue, name), number in unknown.items():
         said = f"Queue {queue!r} has jobs named {name[:200]!r} ({number}). This project has no job of that name."
         remedy = "Deploy the code that has it, add the name to aliases=[…] of a renamed job, or delete the jobs."
-        yield Finding("warning", "names", f"{said} {remedy}")
+        yield Line("warning", "names", f"{said} {remedy}")
     if not unknown:
-        yield Finding("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
+        yield Line("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
 
 
 def known(name: str) -> bool:
@@ -152,7 +159,7 @@ def known(name: str) -> bool:
     return registry.find(name) is not None
 
 
-def orphans(server: Server) -> Iterator[Finding]:
+def orphans(server: ServerFacts) -> Iterator[Line]:
     """Check the store for what no transition should leave."""
     sound = True
     for queue in browse.queue_names():
@@ -162,35 +169,74 @@ def orphans(server: Server) -> Iterator[Finding]:
             said = f"Queue {queue!r}: {ORPHANS[kind]} ({len(which)}): {some}."
             remedy = "Workers repair this within minutes; `jobs doctor --repair` does it now."
             level = "warning" if kind in HARMLESS else "error"
-            yield Finding(level, "orphans", f"{said} {remedy}", by_workers=True)
+            yield Line(level, "orphans", f"{said} {remedy}", by_workers=True)
         if "wrong_type" in faults.found:
-            yield Finding("warning", "orphans", f"Queue {queue!r}: the rest can be checked after that repair.")
+            yield Line("warning", "orphans", f"Queue {queue!r}: the rest can be checked after that repair.")
         elif not faults.whole:
-            yield Finding("ok", "orphans", f"Queue {queue!r} is long: only part of it was checked.")
+            yield Line("ok", "orphans", f"Queue {queue!r} is long: only part of it was checked.")
         sound = sound and not faults.found
     if sound:
-        yield Finding("ok", "orphans", "None were found.")
+        yield Line("ok", "orphans", "None were found.")
 
 
-def workflows(server: Server) -> Iterator[Finding]:
-    """Name workflows and batches that do not go on by themselves."""
-    found = list(browse.that_cannot_go_on())
-    for info, why in found[:NAMED]:
-        name = f"{info.kind.capitalize()} {plain(info.name, 100)!r} ({info.id})"
-        if why == "open":
-            said = f"{name} was not closed, and nothing happens in it. Its `with` block raised, or its process died."
-            yield Finding("warning", "workflows", f"{said} Enter it again, or cancel it: get_workflow(id).cancel().")
-        else:
-            ends = ", ".join(f"{number} {state}" for state, number in info.stopped_by.items())
-            remedy = "Retry these steps, with get_workflow(id).retry() all of them."
-            yield Finding("warning", "workflows", f"{name} is stopped by the ends of steps ({ends}). {remedy}")
-    if len(found) > NAMED:
-        yield Finding("warning", "workflows", f"{len(found) - NAMED} more do not go on.")
+def unreadable(server: ServerFacts) -> Iterator[Line]:
+    """Name what cannot be read.  It is shown as it is, or counts as unknown, and everything else goes on."""
+    found = 0
+    for subject, read in reads():
+        with noticing() as reasons:
+            read()
+        if reasons:
+            found += 1
+            said = f"{plain(subject, 200)} has values that cannot be read ({len(reasons)}): {plain(reasons[0], 200)}."
+            yield Line("warning", "unreadable", f"{said} Another program or a newer version wrote them.")
     if not found:
-        yield Finding("ok", "workflows", "None is stopped.")
+        yield Line("ok", "unreadable", "Everything that was looked at can be read.")
 
 
-def repairs() -> Iterator[Finding]:
+def reads() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield what to look at: its name, and the call that reads it."""
+    store = get_store()
+    yield "What workers say of themselves", store.workers
+    yield "The state of schedules", read_schedules
+    yield "The list of workflows", lambda: [browse.steps(info.id, 0, 100) for info in browse.workflows().rows]
+    for document in DOCUMENTS:
+        yield f"The document {document!r}", partial(store.get_document, document)
+    if damaged := bulk.unreadable():
+        yield "The list of bulk operations", partial(notice, ", ".join(damaged))
+    for queue in browse.queue_names():
+        yield f"Queue {queue!r}", partial(read_numbers, queue)
+        for state in State:
+            with noticing() as reasons:
+                infos = store.page(queue, state, 0, LOOK)
+                for info in infos:
+                    readable(info)
+            for info in infos if reasons else ():
+                yield f"Job {info.id!r} in queue {queue!r}", partial(read_job, queue, info.id)
+
+
+def read_schedules() -> None:
+    for fact in read_state(get_store()).unreadable():
+        notice(fact)
+
+
+def read_numbers(queue: str) -> None:
+    store = get_store()
+    store.stats([queue]), store.times([queue]), store.archive_batch(queue, LOOK)
+    for width in KEPT:
+        store.samples([queue], width), store.samples([queue], width, types=True)
+
+
+def read_job(queue: str, id: str) -> None:
+    if info := get_store().get(queue, id):
+        readable(info)
+
+
+def readable(info: JobInfo) -> None:
+    with suppress(CorruptRecord):
+        decode(info.id, info.queue, info.record)
+
+
+def repairs() -> Iterator[Line]:
     """Repair every queue until nothing is wrong."""
     store = get_store()
     for queue in browse.queue_names():
@@ -205,7 +251,7 @@ def repairs() -> Iterator[Finding]:
                 break
         announce_misplaced(queue, buried, deliver_here)
         for kind, number in done.items():
-            yield Finding("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
+            yield Line("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
 
 
 DOCTOR = Subcommand("Find what could lose a job, run it twice, or keep it from running.", arguments, doctor)

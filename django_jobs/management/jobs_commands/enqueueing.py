@@ -10,9 +10,11 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
+from django_jobs.conf import get_settings
 from django_jobs.core.options.declared import MAX_PRIORITY
 from django_jobs.core.values import Added
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing.handle import DEFERRED
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
 from django_jobs.models import audit
@@ -53,9 +55,13 @@ def enqueue(options: Mapping[str, Any]) -> Answer:
     if options["priority"] is not None and abs(options["priority"]) > MAX_PRIORITY:
         raise CommandError(f"--priority is {options['priority']}: use a number from -{MAX_PRIORITY} to {MAX_PRIORITY}.")
     chosen = {key: options[key] for key in ("queue", "priority", "job_id", "tags")}
-    handle = enqueue_by_name(options["name"], args, kwargs, on_commit=False, **chosen)
+    # Without the outbox, the command says what the store answers, wherever it is called.
+    on_commit = bool(get_settings().outbox)
+    handle = enqueue_by_name(options["name"], args, kwargs, on_commit=on_commit, **chosen)
     is_new = handle.added in (None, Added.ADDED)
     data = {"id": handle.id, "name": handle.name, "queue": handle.queue, "added": is_new}
+    if handle.state == DEFERRED:
+        return Answer(data, f"{handle.name} will be enqueued as job {handle.id} after the commit.")
     if is_new:
         return Answer(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
     if handle.added is Added.EXISTS:

@@ -8,36 +8,24 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from django_jobs import archive, browse
-from django_jobs.browse.counts import LIVE_QUEUES
-from django_jobs.conf import get_settings
-from django_jobs.core.values import FINISHED, JobInfo, QueueStats, State, WorkerInfo
-from django_jobs.exceptions import JobNotFound
-from django_jobs.formatting import counted
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, no_arguments, plain, table
+from django_jobs import browse, operations
+from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
+from django_jobs.formatting import counted, plain
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, no_arguments, table
 from django_jobs.management.jobs_commands.matching import add_filters, match_of
 from django_jobs.operations import check_queue
+from django_jobs.operations.matching import first
+from django_jobs.samples.times import Quantiles
 from django_jobs.samples.worker import totals_of
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
-from django_jobs.stores import get_store
 
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
-#: Jobs that `list` reads at a time.
-LOOKED_AT = 200
-
-
-def all_stats() -> list[QueueStats]:
-    """Return the numbers of every queue, read in batches of queues."""
-    names = browse.queue_names()
-    return [
-        s for start in range(0, len(names), LIVE_QUEUES) for s in browse.queue_stats(names[start : start + LIVE_QUEUES])
-    ]
 
 
 def stats(options: Mapping[str, Any]) -> Answer:
-    found, workers = all_stats(), len(get_store().workers())
+    found, workers = operations.queues(), len(operations.workers())
     states = {state.value: sum(entry.counts.get(state, 0) for entry in found) for state in State}
     data = {
         "states": states,
@@ -86,36 +74,13 @@ def list_arguments(parser: ArgumentParser) -> None:
 def list_jobs(options: Mapping[str, Any]) -> Answer:
     state, limit = State(options["state"]), limit_of(options)
     match = match_of(options, state)
-    found, said = listed(state, match, limit)
-    shown = [masked(info) for info in found]
+    found = first(state, match, limit)
+    shown = [masked(info) for info in found.jobs]
     rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in shown]
+    looked = f"Checked: {found.checked} of {counted(found.total, f'{state} job')}."
+    said = [f"Shown: {len(shown)}.", "Looked up by id." if match.id else looked, *found.notes]
     text = table(["id", "name", "queue", "at", "error"], rows) if rows else ""
-    return Answer([job_payload(info) for info in found], f"{text}\n{said}".strip())
-
-
-def listed(state: State, match: browse.Match, limit: int) -> tuple[list[JobInfo], str]:
-    """Return up to `limit` jobs, and a sentence that says how many there are."""
-    queues = [match.queue] if match.queue else browse.queue_names()
-    has_groups = state in browse.GROUPED and (match.name or match.tag)
-    groups = browse.matching_groups(state, match, queues) if has_groups else None
-    total = (
-        get_store().count_within(queues, state, match.span) if match.span else browse.job_counts(queues).counts[state]
-    )
-    if groups is not None and match.tag:
-        total = sum(group.jobs for group in groups)
-    jobs: list[JobInfo] = []
-    checked, after = 0, None
-    while len(jobs) < limit:
-        some, after = get_store().listed(
-            queues, state, LOOKED_AT, after, groups=groups, reverse=state in FINISHED, span=match.span
-        )  # fmt: skip
-        for info in some:
-            if len(jobs) < limit:
-                checked += 1
-                jobs += [info] if match.accepts(info) else []
-        if after is None:
-            break
-    return jobs, f"Shown: {len(jobs)}. Checked: {checked} of {counted(max(total, checked), f'{state} job')}."
+    return Answer([job_payload(info) for info in found.jobs], f"{text}\n{' '.join(said)}".strip())
 
 
 def error_of(info: JobInfo) -> str:
@@ -132,13 +97,7 @@ def show_arguments(parser: ArgumentParser) -> None:
 
 
 def show(options: Mapping[str, Any]) -> Answer:
-    names = [options["queue"]] if options["queue"] else browse.queue_names()
-    info = browse.find(options["id"], names)
-    archived = info is None and get_settings().archive is not None
-    if archived:
-        info = archive.find(options["id"], options["queue"] or None)
-    if info is None:
-        raise JobNotFound(f"There is no job {options['id']!r}. It may have left the history.")
+    info, archived = operations.find(options["id"], options["queue"])
     payload = job_payload(info)
     payload["archived"] = archived
     log = payload.pop("log")
@@ -153,25 +112,58 @@ def show(options: Mapping[str, Any]) -> Answer:
         )
     for attempt in log:
         number = f"attempt {attempt['attempt']}{'' if attempt['counted'] else ' (not counted)'}: "
-        lines.append(f"\n{number if attempt['attempt'] else ''}{attempt['outcome']} at {attempt['at']}")
+        lines.append(
+            f"\n{number if attempt['attempt'] else ''}{attempt['outcome']} at {attempt['at']}{release_text(attempt)}"
+        )
         lines.append(
             "\n".join(plain(line, 500) for line in attempt["traceback"].splitlines()) or plain(attempt["error"], 500)
         )
     return Answer(payload | {"log": log}, "\n".join(lines))
 
 
+def release_text(attempt: Mapping[str, Any]) -> str:
+    """Return by which release of the code an attempt ran, if that is known."""
+    return f", release {plain(attempt['release'], 200)}" if attempt["release"] else ""
+
+
 def why(options: Mapping[str, Any]) -> Answer:
-    names = [options["queue"]] if options["queue"] else browse.queue_names()
-    info = browse.find(options["id"], names)
-    if info is None:
-        raise JobNotFound(f"No job {options['id']!r} is known; it may have left the history.")
-    data = browse.reason_payload(*browse.why(info))
+    data = operations.why(options["id"], options["queue"]).payload()
     since = f" (since {data['since']})" if data["since"] else ""
-    return Answer(data, f"{data['state']}, {data['cause']}{since}: {plain(data['reason'], 1000)}")
+    lines = [f"{data['state']}, {data['cause']}{since}: {plain(data['reason'], 1000)}"]
+    lines += [f"{each['severity'].upper()}: {plain(each['says'], 500)}" for each in data["findings"]]
+    return Answer(data, "\n".join(lines))
+
+
+def times_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--name", default="", help="only jobs of this name")
+    parser.add_argument("--week", action="store_true", help="of the last seven days (default: of the last day)")
+
+
+def times(options: Mapping[str, Any]) -> Answer:
+    found = operations.run_times("week" if options["week"] else "day", name=options["name"])
+    headings = ["name", "queue", "attempts", "wait p50", "p95", "max", "run p50", "p95", "max", "since"]
+    rows = [
+        [
+            each.name or "(others)",
+            each.queue,
+            each.attempts,
+            *_bounds(each.waiting),
+            *_bounds(each.running),
+            iso(each.since),
+        ]
+        for each in found
+    ]
+    data = [each.payload() for each in found]
+    return Answer(data, table(headings, rows) if rows else "No attempt has ended in this time.")
+
+
+def _bounds(part: Quantiles | None) -> list[str]:
+    """Return quantiles as cells.  They are upper bounds; what is longer than the longest of them has none."""
+    return [">2 h" if at is None else f"{at / 1000:g} s" for at in part] if part else ["-"] * 3
 
 
 def workers(options: Mapping[str, Any]) -> Answer:
-    found = get_store().workers()
+    found = operations.workers()
     data = [
         {key: value for key, value in each.info.items() if key not in ("at", "samples")}
         | {"totals": totals_of(each.info), "name": each.name, "seen_at": iso(each.seen_at)}
@@ -189,8 +181,7 @@ def workers(options: Mapping[str, Any]) -> Answer:
 def worker_row(worker: WorkerInfo) -> list[object]:
     """Return a worker as one line."""
     info = worker.info
-    named = info.get("queues")
-    queues = ",".join(map(str, named)) if isinstance(named, list) else str(info.get("state", ""))
+    queues = ",".join(browse.shown_queues(info)) or str(info.get("state", ""))
     size = f"{info.get('processes', '?')}×{info.get('threads', '?')}"
     totals = totals_of(info) or {}
     ended = [totals.get(end, "not known") for end in ("succeeded", "failed")]
@@ -231,5 +222,6 @@ STATS = Subcommand("Show counts per state and queue, totals and workers.", no_ar
 LIST = Subcommand("List the jobs in one state.", list_arguments, list_jobs)
 SHOW = Subcommand("Show everything about one job.", show_arguments, show)
 WHY = Subcommand("Show why a job does not start.", show_arguments, why)
+TIMES = Subcommand("How long the attempts of each job type waited and ran.", times_arguments, times)
 WORKERS = Subcommand("List the running workers.", no_arguments, workers)
 TAGS = Subcommand("Count dead jobs or retries by tag.", tags_arguments, tags)

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from django_jobs.browse import Match
+from django_jobs.browse.query.parsing import NO_STATE, state_of
 from django_jobs.core.values import State
 from django_jobs.operations import check_queue
 from django_jobs.stores.values.lists import TIMED
@@ -19,6 +20,8 @@ from django_jobs.stores.values.lists import TIMED
 FROM = "only jobs that are due (scheduled, retry) or ended at this time or later; ISO 8601, in TIME_ZONE if no offset"
 #: The options that choose among the jobs of a state, with their keys; `--queue` also goes with ids.
 _CHOOSING = {"--name": "name", "--tag": "tag", "--search": "search", "--from": "since", "--until": "until"}
+#: The help of `--query`.
+QUERY = "name:X queue:X state:X error:X tag:X scope:X id:X worker:X before:TIME after:TIME arg.NAME=JSON, and text"
 
 
 def add_filters(parser: ArgumentParser) -> None:
@@ -28,6 +31,7 @@ def add_filters(parser: ArgumentParser) -> None:
     parser.add_argument("--search", default="", help="text in id, name, tags, arguments or error; looks into each job")
     parser.add_argument("--from", dest="since", default="", metavar="TIME", help=FROM)
     parser.add_argument("--until", default="", metavar="TIME", help="only jobs whose time is before this one")
+    parser.add_argument("--query", default="", help=QUERY)
 
 
 def match_of(options: Mapping[str, Any], state: State) -> Match:
@@ -39,7 +43,19 @@ def match_of(options: Mapping[str, Any], state: State) -> Match:
         raise CommandError(f"Jobs that are {state} are in no order of time: leave out --from and --until.")
     if before and since >= before:
         raise CommandError("--from must be before --until.")
-    return Match(options["queue"], options["name"], options["search"], since=since, before=before, tag=options["tag"])
+    match = Match(options["queue"], options["name"], options["search"], since=since, before=before, tag=options["tag"])
+    match = match.asked(options["query"], state)
+    if match.queue and not options["queue"]:
+        check_queue(match.queue)
+    return match
+
+
+def state_asked(query: str) -> State:
+    """Return the state that a query asks for.  Raises CommandError if it names none."""
+    state = state_of(query)
+    if state is None:
+        raise CommandError(NO_STATE)
+    return state
 
 
 def refuse_filters(options: Mapping[str, Any]) -> None:

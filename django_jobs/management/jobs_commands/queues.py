@@ -1,4 +1,4 @@
-"""`pause`, `resume`."""
+"""`pause`, `resume`, `paused`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
 from django_jobs.core import registry
-from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, table
 from django_jobs.models import audit
+from django_jobs.paused import pauses, payload
 from django_jobs.stores import get_store
 
 
@@ -67,5 +68,24 @@ def answer(done: str, queues: list[str], name: str | None, acts: list[audit.Act]
     return Answer({done: {"queues": queues, "job": name}}, f"{said}: {done}.", acts=acts)
 
 
+def paused(options: Mapping[str, Any]) -> Answer:
+    data = [payload(each) for each in pauses()]
+    rows = [
+        [
+            each["kind"],
+            f"{each['name']} in {each['queue']}" if each["kind"] == "job type" else each["name"],
+            each["since"],
+            each["until"] or "",
+            each["by"] or "",
+            "" if each["waiting"] is None else f"{each['waiting']}{' or more' if each['or_more'] else ''}",
+            each["reason"] or "",
+        ]
+        for each in data
+    ]
+    headings = ("", "paused", "since", "until", "by", "waiting", "reason")
+    return Answer(data, table(headings, rows) if rows else "Nothing is paused.")
+
+
 PAUSE = Subcommand("Pause a queue or a job type; running jobs finish.", pause_arguments, pause)
 RESUME = Subcommand("Resume a queue or a job type.", what, resume)
+PAUSED = Subcommand("List the paused queues, job types and schedules.", no_arguments, paused)

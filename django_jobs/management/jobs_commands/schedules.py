@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
+from math import inf
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_jobs import schedules
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, table
+from django_jobs import operations, schedules
+from django_jobs.enqueueing.handle import DEFERRED
+from django_jobs.formatting import plain
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, table
 from django_jobs.models import audit
 from django_jobs.schedules import state as schedule_state
+from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
 HEADINGS = ("schedule", "job", "cron", "time zone", "state", "next run", "last run")
 
 
+def arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--tonight", action="store_true", help="what starts in the next 24 hours, and what became of the last 24"
+    )
+
+
 def show(options: Mapping[str, Any]) -> Answer:
+    if options["tonight"]:
+        return tonight()
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    last_runs: dict[str, dict[str, int]] = {}
-    found = [schedules.described(entry, state, now, last_runs) for entry in schedules.entries()]
+    found = [schedules.described(entry, state, now) for entry in schedules.entries()]
     rows = [
         (
             each["id"],
@@ -35,6 +47,23 @@ def show(options: Mapping[str, Any]) -> Answer:
         for each in found
     ]
     return Answer(found, table(HEADINGS, rows) if rows else "There are no schedules.")
+
+
+def tonight() -> Answer:
+    found = operations.schedules()
+    lines = []
+    for day in sorted(found, key=lambda day: day.next[0] if day.next else inf):
+        ended = Counter(run.ended for run in day.last)
+        told = ", ".join(f"{number} {word}" for word, number in ended.items()) or "nothing"
+        starts = [on_its_clock({"timezone": day.entry.timezone}, iso(at) or "") for at in day.next]
+        lines.append(
+            f"{day.entry.id}\n  last 24 hours: {'the latest: ' if day.earlier else ''}{told}\n"
+            f"  next 24 hours: {', '.join(starts) or 'nothing'}{', …' if day.later else ''}"
+        )
+        lines += [f"  {iso(run.at)}: {run.says}" for run in day.last if run.says and run.ended != "gone"]
+        lines += [f"  It cannot run: {plain(day.problem, 300)}"] if day.problem else []
+    data = [{"id": day.entry.id, "problem": day.problem} | day.payload() for day in found]
+    return Answer(data, "\n".join(lines) or "There are no schedules.")
 
 
 def on_its_clock(schedule: Mapping[str, Any], time: str) -> str:
@@ -54,8 +83,9 @@ def run(options: Mapping[str, Any]) -> Answer:
     handle = schedules.run_now(entry)
     act = audit.Act("run", audit.Kind.SCHEDULE, entry.id, {"job": [handle.queue, handle.id]})
     data = {"schedule": entry.id, "id": handle.id, "name": handle.name, "queue": handle.queue}
-    return Answer(data, f"{entry.id} was enqueued as job {handle.id}.", acts=[act])
+    after = "will be enqueued as job {} after the commit." if handle.state == DEFERRED else "was enqueued as job {}."
+    return Answer(data, f"{entry.id} {after.format(handle.id)}", acts=[act])
 
 
-SCHEDULES = Subcommand("List the schedules, with next and last runs.", no_arguments, show)
+SCHEDULES = Subcommand("List the schedules, with next and last runs.", arguments, show)
 RUN = Subcommand("Run a schedule now: enqueue its job once.", which, run)

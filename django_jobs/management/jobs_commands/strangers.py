@@ -8,8 +8,7 @@ from typing import Any
 from django_jobs.conf import get_settings, settings_module
 from django_jobs.core import registry
 from django_jobs.core.values import WorkerInfo
-from django_jobs.formatting import counted
-from django_jobs.management.jobs_commands.base import plain
+from django_jobs.formatting import counted, plain
 
 #: Workers, and names of jobs and queues, that one finding names.
 NAMED = 5
@@ -44,7 +43,8 @@ def _differences(info: dict[str, Any]) -> Iterator[str]:
         # A worker publishes only the first names: what is missing in a part may be in the rest.
         if info.get("job_count") == len(theirs) and (fewer := sorted(set(ours) - theirs)):
             yield f"{counted(len(fewer), 'job')} of this project not known there: {_some(fewer)}."
-    if queues := sorted(_texts(info.get("queues")) - set(get_settings().queues)):
+    here = get_settings().queues
+    if queues := sorted(name for name in _texts(info.get("queues")) if name not in here):
         yield f"{counted(len(queues), 'queue')} not in QUEUES here: {_some(queues)}."
 
 

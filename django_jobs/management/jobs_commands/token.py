@@ -1,4 +1,4 @@
-"""`token create NAME --scope …`, `token revoke NAME`, `token list`."""
+"""`token create NAME --scope …`, `token rotate NAME`, `token revoke NAME`, `token list`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,26 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
+from django_jobs.formatting import plain
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, table
 from django_jobs.models import ApiToken, audit
 from django_jobs.models.token import Scope
 
 #: The longest life of a token that is to expire: a hundred years.
 MOST_DAYS = 36_525
+#: The longest overlap of two secrets: a year.
+MOST_HOURS = 8_784
 
 
 def arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=["create", "revoke", "list"])
+    parser.add_argument("action", choices=["create", "rotate", "revoke", "list"])
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="who will use it")
     parser.add_argument("--scope", action="append", default=[], choices=Scope.values, help="may be given several times")
     parser.add_argument("--days", type=float, help="the token expires after so many days")
+    parser.add_argument("--per-minute", type=int, metavar="N", help="more requests in a minute are answered 429")
+    parser.add_argument(
+        "--overlap", type=float, default=24, metavar="HOURS", help="how long the old secret stays valid"
+    )
     parser.add_argument("--job", action="append", default=[], metavar="NAME", help="only these job types")
 
 
@@ -32,6 +39,8 @@ def run(options: Mapping[str, Any]) -> Answer:
         return listed()
     if not options["name"]:
         raise CommandError(f"Name the token: manage.py jobs token {options['action']} NAME.")
+    if options["action"] == "rotate":
+        return rotate(options["name"], options["overlap"])
     return create(options) if options["action"] == "create" else revoke(options["name"])
 
 
@@ -43,7 +52,7 @@ def create(options: Mapping[str, Any]) -> Answer:
     expires_at = None if options["days"] is None else timezone.now() + timedelta(days=options["days"])
     try:
         token, secret = ApiToken.objects.issue(
-            options["name"], dict.fromkeys(options["scope"]), options["job"], expires_at
+            options["name"], dict.fromkeys(options["scope"]), options["job"], expires_at, options["per_minute"]
         )
     except ValidationError as error:
         raise CommandError(" ".join(error.messages)) from error
@@ -57,6 +66,17 @@ def create(options: Mapping[str, Any]) -> Answer:
         text,
         acts=[audit.Act("create", audit.Kind.TOKEN, token.name)],
     )
+
+
+def rotate(name: str, hours: float) -> Answer:
+    if not 0 <= hours <= MOST_HOURS:
+        raise CommandError(f"--overlap {hours:g}: use 0 to {MOST_HOURS} hours.")
+    token = ApiToken.objects.filter(name=name, revoked_at=None).order_by("-created_at").first()
+    if token is None or token.has_expired():
+        raise CommandError(f"There is no valid token {name!r}: manage.py jobs token list.")
+    secret = token.rotate(timedelta(hours=hours))
+    text = f"{secret}\nWrite it down: it cannot be shown again. The old one is valid for {hours:g} hours."
+    return Answer({**described(token), "token": secret}, text, acts=[audit.Act("rotate", audit.Kind.TOKEN, name)])
 
 
 def revoke(name: str) -> Answer:
@@ -88,6 +108,8 @@ def described(token: ApiToken) -> dict[str, Any]:
         "created_at": token.created_at.isoformat(),
         "last_used_at": token.last_used_at.isoformat() if token.last_used_at else None,
         "expires_at": token.expires_at.isoformat() if token.expires_at else None,
+        "per_minute": token.per_minute,
+        "old_secret_until": token.old_until.isoformat() if token.old_until else None,
         "revoked_at": token.revoked_at.isoformat() if token.revoked_at else None,
     }
 
@@ -100,4 +122,4 @@ def state(token: ApiToken) -> str:
     return "expired" if token.has_expired() else f"until {token.expires_at:%Y-%m-%d %H:%M}"
 
 
-TOKEN = Subcommand("Create, revoke and list tokens of the HTTP API.", arguments, run)
+TOKEN = Subcommand("Create, rotate, revoke and list tokens of the HTTP API.", arguments, run)

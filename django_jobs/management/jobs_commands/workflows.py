@@ -10,9 +10,9 @@ from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
 from django_jobs.browse.workflow_payloads import error_of
-from django_jobs.formatting import counted
+from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.acting import held_text
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, plain, table
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, table
 from django_jobs.models import audit
 from django_jobs.serialization.payloads import iso
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
@@ -150,13 +150,15 @@ def retry(options: Mapping[str, Any]) -> Answer:
     moved = len(restarted)
     if options["yes"]:
         moved += operations.retry_held(options["id"])
-    held = [job_id for _queue, job_id in operations.held_steps(options["id"])]
+    staying = operations.staying_steps(options["id"])
+    held, taken = [job_id for _queue, job_id in staying.held], staying.taken
     names = ", ".join(held[:20]) + (", …" if len(held) > 20 else "")
     data = browse.workflow_payload(browse.workflow(options["id"]))
-    said = f"retry: {counted(moved, 'step')}. {held_text(len(held), names)}".strip()
-    facts = {"moved": moved, "held": len(held)}
+    told = (f"retry: {counted(moved, 'step')}.", held_text(len(held), names), operations.taken_text(taken))
+    facts = {"moved": moved, "held": len(held), "taken": len(taken)}
     acts = [audit.Act("retry", audit.Kind.WORKFLOW, options["id"], facts)] if moved else []
-    return Answer(data | {"moved": moved, "restarted": restarted, "held": held}, said, int(bool(held)), acts)
+    data |= {"moved": moved, "restarted": restarted, "held": held, "taken": taken}
+    return Answer(data, " ".join(filter(None, told)), int(bool(held or taken)), acts)
 
 
 WORKFLOWS = Subcommand("List workflows and batches, the newest first.", list_arguments, list_workflows)

@@ -129,8 +129,9 @@ class Server:
             self._identity = _identity(self._users)
             self._say(HELLO)
 
-    def _reader(self) -> BinaryIO:
-        return os.fdopen(os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    def _reader(self, folder: int | None = None) -> BinaryIO:
+        path = self._pipe if folder is None else PIPE
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), "rb")
 
     def _is_watched(self) -> bool:
         """Return whether a shell reads the pipe: without it, the server would never end."""
@@ -165,11 +166,22 @@ class Server:
         return None
 
     def _start(self, starts: int) -> bool:
-        """Start a server if none runs.  Returns whether one was started."""
-        with (self.path / LOCK).open("ab") as lock:
+        """Start a server if none runs.  Returns whether one was started.
+
+        All files are of one directory: `path` may name another one at any moment, whose server has another lock."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            return self._start_in(folder, starts)
+        finally:
+            os.close(folder)
+
+    def _start_in(self, folder: int, starts: int) -> bool:
+        with _opened(LOCK, folder) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                return False
+            if _identity(PIPE, folder) != self._identity:
                 return False
             # The second start is for a server that was killed as it began.  One that cannot read its file may answer
             # before it ends, and end during the call: the next connection tells.
@@ -179,10 +191,10 @@ class Server:
             disk = os.statvfs(self.path)
             if disk.f_frsize * (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) < ROOM:
                 raise StoreUnavailable(f"The disk of the embedded store, {self.path}, is full. Make room on it.")
-            self._spawn(lock)
+            self._spawn(lock, folder)
             return True
 
-    def _spawn(self, lock: BinaryIO) -> None:
+    def _spawn(self, lock: BinaryIO, folder: int) -> None:
         program = find_program((7, 0) if (self.path / SINCE_7_0).exists() else OLDEST)
         # As plain commands, the file can be read by whatever other server is installed later.
         options = f"--port 0 --unixsocket {SOCKET} --unixsocketperm 700 --dir . --aof-use-rdb-preamble no --appendonly "
@@ -190,12 +202,13 @@ class Server:
         command = [program, "--save", "", "--logfile", LOG, "--loglevel", "warning", *options.split()]
         blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])  # without it, a shell waits for ever
         try:
-            with self._reader() as reader, (self.path / LOG).open("ab") as log:
+            with self._reader(folder) as reader, _opened(LOG, folder) as log:
                 os.set_blocking(reader.fileno(), True)
                 log.truncate(0)
                 subprocess.run(
                     ["sh", "-c", _SCRIPT, "sh", str(self.grace), "" if self.fsync else str(self.path), *command],
-                    stdin=reader, stdout=lock, stderr=log, cwd=self.path, start_new_session=True, check=True,
+                    stdin=reader, stdout=lock, stderr=log, start_new_session=True, check=True,
+                    cwd=f"/proc/self/fd/{folder}" if os.path.exists("/proc/self/fd") else self.path,
                     env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
                 )  # fmt: skip
                 self._say(HELLO)
@@ -232,10 +245,15 @@ class Link(socket.socket):
         super().sendall(data, flags)
 
 
-def _identity(file: str | int) -> tuple[int, int]:
+def _opened(name: str, folder: int) -> BinaryIO:
+    """Open a file of this directory for writing at its end."""
+    return os.fdopen(os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600, dir_fd=folder), "ab")
+
+
+def _identity(file: str | int, folder: int | None = None) -> tuple[int, int]:
     """Return what tells a file from another one that was made at the same path later; (-1, -1): it has gone."""
     try:
-        found = os.stat(file)
+        found = os.stat(file, dir_fd=folder)
     except OSError:
         return -1, -1
     return found.st_dev, found.st_ino

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Container, Sequence
 from math import isfinite
@@ -10,8 +9,15 @@ from typing import Any
 
 from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.serialization.checked import Unreadable, loaded, read_number, whole
 from django_jobs.serialization.record import decode
-from django_jobs.stores.redis.connection.entries import read_attempts, read_claim, read_number, read_tries, texts
+from django_jobs.stores.redis.connection.entries import (
+    has_begun,
+    read_attempts,
+    read_claim,
+    read_tries,
+    texts,
+)
 from django_jobs.stores.redis.stats import PLACES, Stats
 from django_jobs.stores.values.answers import ParkedName
 
@@ -41,10 +47,6 @@ class Browsing(Stats):
         """Return all that is known about one job, or None."""
         found = self._look_up(queue, [id], whole=True)
         return found[0] if found else None
-
-    def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
-        """Return the jobs that exist, in the order of `ids`, each as in `page`.  At most MAX_BATCH ids."""
-        return self._look_up(queue, ids, whole=False)
 
     def _look_up(self, queue: str, ids: Sequence[str], *, whole: bool) -> list[JobInfo]:
         """Find these jobs in any place: one round trip for their places, one for each state that they are in."""
@@ -86,13 +88,6 @@ class Browsing(Stats):
             jobs[flat[i].decode(errors="replace")] += int(flat[i + 1])
         return [ParkedName(queue, name, number, frozenset(met.get(name, ()))) for name, number in jobs.items()]
 
-    def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
-        """Find a job whose queue is not known: one round trip over all queues, then `get`."""
-        for queue, found in zip(queues, self._holding(queues, id), strict=True):
-            if found and (info := self.get(queue, id)):
-                return info
-        return None
-
     def walk(
         self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
     ) -> tuple[list[str], str]:
@@ -119,7 +114,7 @@ class Browsing(Stats):
             some = [_id_of(state, found) for found in flat[::2]]
             met += len(some)
             if not by_end and bound != "+inf":
-                some = [info.id for info in self.get_many(queue, some) if info.at <= until]
+                some = [info.id for info in self._look_up(queue, some, whole=False) if info.at <= until]
             ids += some
             if met == limit:
                 return ids, f"{each}:{flat[-1].decode()}:{flat[-2].decode('latin-1')}"
@@ -217,9 +212,8 @@ class Browsing(Stats):
 
     def _info(self, queue: str, state: State, id: str, at: int, row: Sequence[Any], *, whole: bool) -> JobInfo:
         record, tries, result, attempts, claim, checkin, since = row
-        failures, crashes, parked = read_tries(tries)
-        token, _, worker = read_claim(claim)
-        run_ms, body = _read_result(result)
+        failures, crashes, parked, earlier = read_tries(tries)
+        (token, _, worker), (run_ms, body) = read_claim(claim), _read_result(result)
         if not whole:
             attempts = (attempts or b"").rpartition(b"\n")[2]
             body = body[:PREVIEW] if body else body
@@ -239,16 +233,13 @@ class Browsing(Stats):
             read_attempts(attempts),
             parked,
             abs(read_number(since or 0)) if state not in NOT_READY else 0,
+            earlier,
+            has_begun(tries),
         )
 
     def queues(self) -> list[str]:
         """Return the name of every queue that ever got a job, configured or not."""
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
-
-    def last_runs(self, queue: str) -> dict[str, int]:
-        """Return schedule id → the scheduled time of its last run, ms."""
-        flat = self.transport.command("HGETALL", self.keys.of(queue)["fired"])
-        return {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
 
 
 def _read_cursor(cursor: str) -> tuple[str, str, bytes]:
@@ -271,17 +262,17 @@ def _read_result(text: bytes | None) -> tuple[int, bytes | None]:
     if text is None:
         return -1, None
     run, separator, body = text.partition(b":")
-    return (int(run), body or b"null") if separator and run.isdigit() else (-1, text)
+    try:
+        return (whole(run), body or b"null") if separator else (-1, text)
+    except Unreadable:
+        return -1, text
 
 
 def _read_object(text: bytes | None) -> dict[str, Any] | None:
     if not text:
         return None
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {"message": text.decode(errors="replace")}
-    return value if isinstance(value, dict) else {"message": str(value)}
+    value = loaded(text)
+    return value if isinstance(value, dict) else {"message": text.decode(errors="replace")}
 
 
 def _ended_at(until: int, record: bytes | None) -> int:

@@ -14,8 +14,8 @@ from typing import Any
 
 from django_jobs.core.values import FINISHED
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.redis.browsing import Browsing
 from django_jobs.stores.redis.connection.entries import texts
+from django_jobs.stores.redis.lists import Lists
 from django_jobs.stores.values.answers import End
 
 #: Jobs in one call.
@@ -28,7 +28,7 @@ AGAIN = 15.0
 PAUSE = 0.25
 
 
-class Ends(Browsing):
+class Ends(Lists):
     """Reports when jobs end."""
 
     def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:

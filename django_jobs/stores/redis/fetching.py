@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from django_jobs.core.values import Lane
-from django_jobs.stores.redis.connection.entries import read_number
+from django_jobs.serialization.checked import read_number
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Part
 from django_jobs.stores.values.answers import LONGEST_WAIT, Outlook
 

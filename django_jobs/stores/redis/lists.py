@@ -9,11 +9,14 @@ from typing import Any
 
 from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.serialization.checked import read_number
 from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
-from django_jobs.stores.redis.connection.entries import chunks, read_number
+from django_jobs.stores.redis.connection.entries import chunks, read_ended
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.failures.groups import letter_of, name_of_group, text_of
 from django_jobs.stores.redis.plain_lists import Entry, PlainLists, order_of
+from django_jobs.stores.redis.standing import Positions
 from django_jobs.stores.values.lists import FailureGroup, Mark, Span, check_span
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
@@ -24,8 +27,51 @@ OPENED = 1000
 ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins")
 
 
-class Lists(PlainLists):
+class Lists(PlainLists, Positions):
     """Lists over several queues.  They only read, and cost O(number of queues and of what they return)."""
+
+    def get_many(self, queue: str, ids: Sequence[str], *, moved: bool = False) -> list[JobInfo]:
+        """Return the jobs that exist, in the order of `ids`, each as in `page`.  At most MAX_BATCH ids.  `moved`: add
+        what `find` returns for those that a retry has moved to another queue."""
+        found = self._look_up(queue, ids, whole=False)
+        if moved and len(found) < len(ids):
+            known = {info.id for info in found}
+            gone = self._moves(queue, [id for id in ids if id not in known])
+            found += filter(None, (self._find_from(queue, id) for id in gone))
+        return found
+
+    def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
+        """Find a job that was in one of these queues: `get`, after one round trip over all of them if they are several.
+
+        If a retry has moved the job to another queue (`settle`), it is found there: `JobInfo.queue` is that queue.  As
+        long as it has not arrived, it is in state retry, in the queue that it has left."""
+        if len(queues) == 1:
+            return self._find_from(queues[0], id)
+        holding = dict(zip(queues, self._holding(queues, id), strict=True))
+        for queue in sorted(filter(holding.get, queues), key=holding.__getitem__):  # where it has left comes last
+            if info := self._find_from(queue, id):
+                return info
+        return None
+
+    def _holding(self, queues: Sequence[str], id: str) -> list[Any]:
+        """Return for each of these queues 1 if it has a job with this id, 2 if that has left it for another queue, or
+        else 0."""
+        if not self._scripts_refused:
+            try:
+                found = self._read_over("find", queues, id, at_once=LOOKED_INTO_AT_ONCE, whole=True)
+                return [found[queue][0] for queue in queues]
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        return self.transport.pipeline([("HEXISTS", self.keys.of(queue)["jobs"], id) for queue in queues])
+
+    def _find_from(self, queue: str, id: str) -> JobInfo | None:
+        last = 0
+        while not (info := self.get(queue, id)) and (move := self._moves(queue, [id]).get(id)) and move.number > last:
+            entry: bytes | None = self.transport.command("HGET", self.keys.of(queue)["end_calls"], move.key)
+            if entry is not None:
+                return read_ended(queue, entry)
+            queue, last = move.queue, move.number
+        return info
 
     def listed(
         self,

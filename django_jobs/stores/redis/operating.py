@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from django_jobs.core import registry
 from django_jobs.core.queue_stats import signed
-from django_jobs.core.values import FINISHED, Edited, State, WorkerInfo
-from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_text
-from django_jobs.stores.redis.connection.part import Part
+from django_jobs.core.values import FINISHED, SILENT, Edited, State, WorkerInfo
+from django_jobs.serialization.checked import loaded, read_count
+from django_jobs.stores.redis.adding import Adding
+from django_jobs.stores.redis.connection.entries import texts, unsigned_text
 from django_jobs.stores.redis.connection.scripts import Argument
-from django_jobs.stores.values.documents import read_entry, read_worker
+from django_jobs.stores.redis.standing import Positions
+from django_jobs.stores.values.documents import read_worker
 
 #: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
 WALKED = {
@@ -29,7 +32,7 @@ WALKED = {
 }
 
 
-class Operating(Part):
+class Operating(Adding, Positions):
     """The methods by which users change jobs and queues, the reports of `runworkers` parents, and documents.
 
     An id that does not exist, or is in a state not allowed, is ignored.  A method that takes several ids handles all of
@@ -38,9 +41,12 @@ class Operating(Part):
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         """waiting → cancelled.  A running job is asked to stop (`ctx.should_stop`), and becomes cancelled unless it
         succeeds or is dead.  Returns id → state after the call (CANCELLED, RUNNING, or unchanged) for the ids that
-        exist."""
-        flat = texts(self._run_once("cancel", queue, self._archiving, *ids)) if ids else []
-        return {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
+        exist, also for those that a retry has moved from this queue to another one."""
+        flat = texts(self._run("cancel", queue, self._archiving, *ids)) if ids else []
+        answers = {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
+        for goal, some in self._moved_on(queue, [id for id in ids if id not in answers]):
+            answers |= self.cancel(goal, some)
+        return answers
 
     def revive(
         self,
@@ -53,17 +59,23 @@ class Operating(Part):
     ) -> list[str]:
         """scheduled, retry, blocked, dead, cancelled, expired → queued, to run now.
 
-        For a finished job, failures and crashes start again at 0 (the log stays).  With `record` (one id only), the
+        For a finished job, failures and crashes start again at 0 (the log stays, and the numbers of attempts go on).
+        A finished job whose unique key another job holds stays as it is, and so does a job whose new record has such a
+        key (see key_holders).  With `record` (one id only), the
         record is replaced in the same step (a person edited the arguments); a unique key that the new record lacks is
         freed.  The lock is taken if it is free, except a lock for a period.  A job that was killed while it ran is
         blocked until that attempt has ended.  With `at` (ms, one id only), the job moves only if `JobInfo.at` still
         has that value, so that a repeated call does not revive the job after a later end.  With
         `start_again` False, a dead or cancelled job that is delivered at most once stays: it may have been started.
-        Returns the ids that moved.  Raises ValueError for `record` or `at` with more or fewer ids than one."""
+        Returns the ids that moved, also of jobs that `kill` would find elsewhere.  Raises ValueError for `record` or
+        `at` with more or fewer ids than one."""
         if (record is not None or at is not None) and len(ids) != 1:
             raise ValueError(f"A new record or a time goes with one job, not {len(ids)}.")
         seen, again = "" if at is None else at, "again" if start_again else ""
-        return texts(self._run_once("revive", queue, record or b"", seen, again, *ids)) if ids else []
+        moved = texts(self._run("revive", queue, record or b"", seen, again, *ids)) if ids else []
+        for goal, some in self._moved_on(queue, [id for id in ids if id not in moved]):
+            moved += self.revive(goal, some, record=record, at=at, start_again=start_again)
+        return moved
 
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
         """scheduled, queued, retry, blocked: replace the record `was` where the job waits; its turn and its time stay.
@@ -76,34 +88,51 @@ class Operating(Part):
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
         """any state but running → deleted, with locks, log and result.  A job that was killed while it ran stays until
         that attempt has ended.  Returns the ids that were deleted."""
-        return texts(self._run_once("delete", queue, *ids)) if ids else []
+        return texts(self._run("delete", queue, *ids)) if ids else []
 
-    def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
-        """waiting or running → dead, with a line "killed" in the log, numbered 0 if no attempt ended with it.
+    def kill(self, queue: str, ids: Sequence[str], reason: str, state: State = State.DEAD) -> list[str]:
+        """waiting or running → dead or cancelled, with a line "killed" in the log, numbered 0 if no attempt ended
+        with it.
 
-        A running job loses its claim at once.  If the claim's holder has a lease, `extend` tells it to end the
-        attempt, and the attempt keeps its slot until it has ended (see `extend`).  Returns the ids that moved."""
+        A running job loses its claim at once.  If the claim's holder has a lease, `extend` tells it to end the attempt.
+        Until the attempt has ended (see `renew`), it keeps its slot, its lock and its place in the queue's limit, and
+        the workflow of the job is not told.  Returns the ids that moved, also of those that a retry has moved from this
+        queue to another one."""
         line = unsigned_text("killed", reason)
-        return texts(self._run_once("kill", queue, line, self._archiving, *ids)) if ids else []
+        killed = texts(self._run("kill", queue, state.value, line, self._archiving, *ids)) if ids else []
+        for goal, some in self._moved_on(queue, [id for id in ids if id not in killed]):
+            killed += self.kill(goal, some, reason, state)
+        return killed
+
+    def _moved_on(self, queue: str, ids: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield the queues to which retries have moved some of these jobs, and their ids, when they have arrived."""
+        moves = self._moves(queue, ids)
+        over = self.deliver(queue, [move.key for move in moves.values()])
+        goals: dict[str, list[str]] = {}
+        for id, move in moves.items():
+            if move.key in over:
+                goals.setdefault(move.queue, []).append(id)
+        yield from goals.items()
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
         """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids."""
-        return texts(self._run_once("reschedule", queue, run_at, *ids)) if ids else []
+        return texts(self._run("reschedule", queue, run_at, *ids)) if ids else []
 
     def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
         """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.
-        `by`: the user who pauses it, shown with the reason."""
-        self._run_once("pause", queue, name or "", until, signed(reason, by))
+        `by`: the user who pauses it, shown with the reason.  A type is paused whatever it is called (registry.py)."""
+        self._run("pause", queue, registry.identity_of(name or ""), until, signed(reason, by))
 
     def resume(self, queue: str, *, name: str | None = None) -> None:
         """End the pause.  Blocked jobs of a type come back in batches, by this call and by later claims."""
-        self._run_once("resume", queue, name or "")
+        for each in registry.names_of(name or ""):  # an older version pauses a type under the name that it was given
+            self._run("resume", queue, each)
 
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
         """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists.  Raises ValueError
         if the state is not a finished one: the job would run, without what `enqueue` checks."""
         check_finished(state)
-        return bool(self._run_once("restore", queue, id, record, state.value))
+        return bool(self._run("restore", queue, id, record, state.value))
 
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
         """Walk through the ids in one state, in batches.  Jobs that enter or leave the state meanwhile may be missed;
@@ -129,11 +158,11 @@ class Operating(Part):
 
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
         """Record that this `runworkers` parent process is alive (for `ttl` ms) and what it does.  Returns the commands
-        that were sent to it since the last call ("stop", "quiet"), each once."""
-        script, _ = self._script("publish_worker", "")
-        keys = [self.keys.fleet(key) for key in ("workers", "seen", f"commands:{name}")]
-        args = (self._clock(), name, json.dumps(dict(info)), ttl, os.urandom(9).hex())
-        return texts(self.transport.run(script, keys, args))
+        that were sent to this `incarnation` of it since the last call ("stop", "quiet"), each once."""
+        args = name, json.dumps(dict(info)), ttl, os.urandom(9).hex()
+        told = texts(self._run_in_fleet("publish_worker", ["workers", "seen", f"commands:{name}"], *args))
+        me, commands = info.get("incarnation"), [command.partition("@") for command in told]
+        return [word for word, _, whom in commands if whom in ("", me)]  # others were for a worker of the same name
 
     def forget_worker(self, name: str) -> None:
         """Remove the entry of a parent process that has ended."""
@@ -144,28 +173,31 @@ class Operating(Part):
     def command_worker(self, name: str, command: str) -> bool:
         """Send "stop" or "quiet" to a parent process, to be read at its next heartbeat.  False if there is no such
         worker."""
-        script, _ = self._script("command_worker", "")
-        keys = [self.keys.fleet(key) for key in ("seen", f"commands:{name}")]
-        return bool(self.transport.run(script, keys, (self._clock(), name, command)))
+        flat = self.transport.command("HGET", self.keys.fleet("workers"), name)
+        if flat and (incarnation := read_worker(flat.partition(b":")[2]).get("incarnation")):
+            command = f"{command}@{incarnation}"
+        return bool(self._run_in_fleet("command_worker", ["seen", f"commands:{name}"], name, command))
 
-    def workers(self) -> list[WorkerInfo]:
-        """Return the `runworkers` parent processes that are alive."""
+    def workers(self, *, silent: bool = False) -> list[WorkerInfo]:
+        """Return the `runworkers` parent processes that are alive; with `silent`, also those that have not reported in
+        time and did not say that they end, for an hour.  Their state is "silent"."""
         flat = self.transport.command("HGETALL", self.keys.fleet("workers"))
         now, out = self.now(), []
         alive = set(texts(self.transport.command("ZRANGEBYSCORE", self.keys.fleet("seen"), f"({now}", "+inf")))
         for i in range(0, len(flat), 2):
             name = flat[i].decode(errors="replace")
             seen_at, _, info = flat[i + 1].partition(b":")
-            if name in alive:
-                at = min(read_number(seen_at), now) or now  # it is alive, so this cannot be far from the truth
-                out.append(WorkerInfo(name, at, read_worker(info)))
+            if name in alive or silent:
+                at = min(read_count(seen_at), now) or now  # it was alive an hour ago, so this is not far from the truth
+                about = read_worker(info)
+                out.append(WorkerInfo(name, at, about if name in alive else {**about, "state": SILENT}))
         return sorted(out)
 
     def get_document(self, key: str) -> dict[str, Any]:
         """Return a small JSON object that all workers share (paused schedules, bulk operations, the version of remote
         types …); {} if there is none.  The value of an entry that cannot be read is None."""
         flat = self.transport.command("HGETALL", self.keys.fleet(f"document:{key}"))
-        return {flat[i].decode(errors="replace"): read_entry(flat[i + 1]) for i in range(0, len(flat), 2)}
+        return {flat[i].decode(errors="replace"): loaded(flat[i + 1]) for i in range(0, len(flat), 2)}
 
     def update_document(
         self, key: str, changes: Mapping[str, Any], *, expected: Mapping[str, Any] | None = None
@@ -173,15 +205,13 @@ class Operating(Part):
         """Set some entries of the object, each atomically; the value None removes the entry.
 
         With `expected`, change nothing unless these entries have these values, as `get_document` returned them (None:
-        there is no such entry).  The check and all changes are then one atomic step.  Returns whether it was done.  If
-        the answer to a first call was lost, the call is repeated, and may return False for what it has done itself."""
-        script, _ = self._script("update_document", "")
+        there is no such entry).  The check and all changes are then one atomic step.  Returns whether it was done."""
         wanted = [(field, "" if value is None else json.dumps(value)) for field, value in (expected or {}).items()]
         changed = [(field, json.dumps(value)) for field, value in changes.items() if value is not None]
         removed = [field for field, value in changes.items() if value is None]
-        args: list[Argument] = [self._clock(), len(wanted), *chain.from_iterable(wanted)]
+        args: list[Argument] = [len(wanted), *chain.from_iterable(wanted)]
         args += [len(changed), *chain.from_iterable(changed), *removed]
-        return bool(self.transport.run(script, [self.keys.fleet(f"document:{key}")], args))
+        return bool(self._run_in_fleet("update_document", [f"document:{key}"], *args))
 
 
 def check_finished(state: State) -> None:

@@ -13,8 +13,7 @@ from django_jobs.core.signature import signature
 from django_jobs.core.values import Faults
 from django_jobs.stores.redis.connection.entries import attempt_text, chunks, read_attempts, read_claim, texts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
-from django_jobs.stores.redis.connection.part import Part
-from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.redis.upkeep import Upkeep
 from django_jobs.stores.values.answers import MISPLACED
 from django_jobs.stores.values.sizes import MAX_BATCH
 
@@ -57,7 +56,6 @@ STEP = 0.25
 KINDS = (
     "wrong_type",
     "claim_without_lease",
-    "lease_without_claim",
     "lock_without_job",
     "slot_without_claim",
     "waiter_without_limit",
@@ -94,26 +92,28 @@ class _Walk:
     cursor: int = 0
 
 
-class Reconciling(Part):
+class Reconciling(Upkeep):
     """How damage is found and repaired."""
 
     def reconcile(
-        self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
+        self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None, limits: str = ""
     ) -> dict[str, int]:
         """Repair what no transition should leave behind: one bounded step of a round.  Returns kind → number of
         repairs.
 
-        Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
-        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job" (its log,
-        its counts, its result), "failed_without_index", "index_without_failed" (after moves by a version that does not
-        keep the index of failed jobs).  A job in no place is queued again; an at-most-once job may have started, so it
+        Kinds: "claim_without_lease", "job_without_place", "place_without_job", "lock_without_job",
+        "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job" (its log, its counts, its
+        result), "failed_without_index", "index_without_failed" (after moves by a version that does not keep the index
+        of failed jobs).  Leases that are over are removed by `recover` and `overdue`, which know of steps of the
+        server's clock.  A job in no place is queued again; an at-most-once job may have started, so it
         goes to dead with the attempt MISPLACED.  A job in several places counts as "job_without_place", stays in one.
 
         Each step continues where the last step of this store object ended, so that steps of `limit` reach all entries
         eventually.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a
-        second in each step.  The id and record of each job that went to dead are appended to `buried`."""
+        second in each step.  The id and record of each job that went to dead are appended to `buried`.
+        `limits`: as for `let_in`, which is a part of it."""
         out = dict.fromkeys(KINDS, 0)
-        wrong, size, ended, indexed = self._survey(queue)
+        wrong, size, indexed = self._survey(queue)
         if wrong:
             out["wrong_type"] = self._set_aside(wrong)
             return out  # the next step finds keys that it can read
@@ -123,21 +123,14 @@ class Reconciling(Part):
             leases = set(texts(self.transport.command("ZRANGE", names["leases"], 0, -1)))
             homeless = texts([id for id, claim in claims.items() if read_claim(claim)[2] not in leases])
             out["claim_without_lease"] = self._repair(queue, "claims", homeless)
-        holding = {read_claim(claim)[2] for claim in claims.values()}
-        # Whether a worker holds anything is known only if all claims were read; a remote holder has one claim, which
-        # the script checks.
-        whole = len(claims) >= size["claims"]
-        out["lease_without_claim"] = self._repair(
-            queue,
-            "leases",
-            [name for name in ended if name not in holding and (whole or name.startswith("remote:"))],
-        )
         if size["unique"]:
             out["lock_without_job"] = self._repair(queue, "locks", self._next_of(queue, "locks", "unique", limit))
         if size["slots"]:
             out["slot_without_claim"] = self._repair(queue, "slots", self._next_of(queue, "slots", "slots", limit))
         if size["blocked"] and size["blocked"] == size["waits"]:
-            out["waiter_without_limit"] = self._repair(queue, "waiters", self._first_waiters(queue, limit))
+            out["waiter_without_limit"] = self._repair(
+                queue, "waiters", self._first_waiters(queue, limit), limits=limits
+            )
         self._misplaced(queue, size, limit, out, buried)
         if any(size[key] for key in BESIDE if key != "results") or size["results"] > size["succeeded"] + size["kept"]:
             cursors: dict[str, list[int]] = self.__dict__.setdefault("_swept", {})
@@ -170,7 +163,7 @@ class Reconciling(Part):
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
         """Return what `reconcile` would repair, without changing anything.  Expired leases and expired unique periods
         are not reported.  About `limit` entries of each kind are checked, a thousand at a time."""
-        wrong, size, _, _ = self._survey(queue)
+        wrong, size, _ = self._survey(queue)
         if wrong:
             return Faults({"wrong_type": wrong}, False)
         found: dict[str, list[str]] = {}
@@ -191,7 +184,7 @@ class Reconciling(Part):
                     break
                 seen += len(some)
                 for few in chunks(some, REPAIRED_AT_ONCE):
-                    wrong = self._run("repair", queue, what, 0, "", "", "look", *few)[0]
+                    wrong = self._run("repair", queue, what, 0, "", "", "look", "", *few)[0]
                     found.setdefault(kind, []).extend(text.rpartition("\0")[2] for text in texts(wrong))
         return Faults({kind: list(dict.fromkeys(which)) for kind, which in found.items() if which}, whole)
 
@@ -200,21 +193,26 @@ class Reconciling(Part):
         gone, following = self._run("sweep", queue, how, SWEPT_AT_ONCE, *cursors)
         return texts(gone), [int(cursor) for cursor in following]
 
-    def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str], list[int]]:
-        """Return what was so at one moment: keys of a wrong type; the size of each other key; leases that have expired;
-        how many dead jobs, and how many that wait for a retry, the index of failed jobs has by their errors."""
+    def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[int]]:
+        """Return what was so at one moment: keys of a wrong type; the size of each other key; how many dead jobs, and
+        how many that wait for a retry, the index of failed jobs has by their errors."""
         script, _ = self._script("survey", queue)
-        wrong, sizes, ended, indexed = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
-        return texts(wrong), dict(zip(script.keys, sizes, strict=True)), texts(ended), indexed
+        wrong, sizes, indexed = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
+        return texts(wrong), dict(zip(script.keys, sizes, strict=True)), indexed
 
     def _repair(
-        self, queue: str, kind: str, what: Sequence[bytes | str], buried: list[tuple[str, bytes]] | None = None
+        self,
+        queue: str,
+        kind: str,
+        what: Sequence[bytes | str],
+        buried: list[tuple[str, bytes]] | None = None,
+        limits: str = "",
     ) -> int:
         count = 0
         for some in chunks(what, REPAIRED_AT_ONCE):
             if kind == "failed":
                 some = self._with_signatures(queue, some)
-            repaired, died = self._run("repair", queue, kind, GRACE, _MISPLACED, self._archiving, "", *some)
+            repaired, died = self._run("repair", queue, kind, GRACE, _MISPLACED, self._archiving, "", limits, *some)
             count += len(repaired)
             if buried is not None:
                 buried += zip(texts(died[::2]), died[1::2], strict=True)
@@ -222,7 +220,7 @@ class Reconciling(Part):
 
     def _with_signatures(self, queue: str, ids: Sequence[bytes | str]) -> list[bytes]:
         """Return of those jobs that the index of failed jobs lacks what lua/upkeep/repair.lua needs to add them."""
-        missing = self._run("repair", queue, "failed", 0, "", "", "look", *ids)[0]
+        missing = self._run("repair", queue, "failed", 0, "", "", "look", "", *ids)[0]
         logs = self.transport.command("HMGET", self.keys.of(queue)["attempts"], *missing) if missing else []
         entries = list[bytes]()
         for id, log in zip(missing, logs, strict=True):
@@ -231,15 +229,6 @@ class Reconciling(Part):
             failed_at = attempts[-1].at if attempts else 0
             entries.append(b"%d:%d:%b%b" % (max(0, failed_at), len(text), text, id))
         return entries
-
-    def _set_aside(self, names: Sequence[str]) -> int:
-        """Rename keys of a wrong type to <key>:set-aside:<ms>, where a person can look at them.  If another process
-        has done so first, the name may belong to a sound key again."""
-        done = 0
-        for name in names:
-            key, aside = name.rpartition(":")[2], f"{name}:set-aside:{self.now()}"
-            done += self.transport.run(load("set_aside"), [name, aside], (self._clock(), QUEUE_KEYS[key]))
-        return done
 
     def _misplaced(
         self, queue: str, size: dict[str, int], limit: int, out: dict[str, int], buried: list[tuple[str, bytes]] | None
@@ -329,19 +318,30 @@ class Reconciling(Part):
     def _next_of(self, queue: str, kind: str, key: str, limit: int) -> list[bytes]:
         return [member for member, _ in self._next(queue, kind, key, limit)]
 
+    def let_in(self, queue: str, limits: str, after: bytes = b"") -> bytes:
+        """Let in jobs that are blocked and for whose limit there is room, some hundred in a call.  `limits` as for
+        `claim`, but of all types that this process knows: for others, the limit in the record counts.  A call looks
+        at some keys: returns where the next one continues, b"" after the last key."""
+        heads, following = self._heads(queue, after, BLOCKED_KEYS)
+        self._repair(queue, "waiters", heads, limits=limits)
+        return following
+
     def _first_waiters(self, queue: str, limit: int) -> list[bytes]:
         """Return the first member of each of the next keys in `blocked`; after the last key, start again."""
-        name, out = self.keys.of(queue)["blocked"], list[bytes]()
         reached: dict[str, bytes] = self.__dict__.setdefault("_reached", {})
-        after = reached.pop(name, b"-")
-        for _ in range(min(limit, BLOCKED_KEYS)):
-            head = self.transport.command("ZRANGEBYLEX", name, after, "+", "LIMIT", 0, 1)
+        heads, reached[queue] = self._heads(queue, reached.get(queue, b""), min(limit, BLOCKED_KEYS))
+        return heads
+
+    def _heads(self, queue: str, after: bytes, limit: int) -> tuple[list[bytes], bytes]:
+        """Return the first member of each of the next keys, and where to continue; b"" after the last key."""
+        name, out = self.keys.of(queue)["blocked"], list[bytes]()
+        for _ in range(limit):
+            head = self.transport.command("ZRANGEBYLEX", name, after or "-", "+", "LIMIT", 0, 1)
             if not head:
-                return out
+                return out, b""
             out.append(head[0])
             after = b"(" + head[0].partition(b"\0")[0] + b"\1"
-        reached[name] = after
-        return out
+        return out, after
 
 
 def _scan(key: str) -> str:

@@ -6,19 +6,21 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from django_jobs.core.values import Claim, Claimed, Completion, Expired, Killed, Lane
+from django_jobs.core.values import Claim, Claimed, Completion, Killed, Lane
 from django_jobs.exceptions import StoreError
+from django_jobs.serialization.checked import read_number
 from django_jobs.stores.redis.adding import Adding
 from django_jobs.stores.redis.connection.entries import (
+    claim_from,
     is_suspect,
     read_claim,
+    read_expired,
     read_holdings,
-    read_number,
-    read_tries,
     texts,
     waits_to_begin,
 )
 from django_jobs.stores.redis.connection.errors import StoreLate
+from django_jobs.stores.redis.connection.keys import FLEET
 from django_jobs.stores.redis.connection.part import Name
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.redis.connection.transport import Call
@@ -45,6 +47,7 @@ class Running(Adding):
         names: Collection[str] = (),
         rank: int = 0,
         request: str = "",
+        limits: str = "",
         completion: Completion | None = None,
     ) -> Claimed:
         """queued → running: up to `limit` jobs, best priority first, oldest first within a priority; fewer if their
@@ -76,17 +79,21 @@ class Running(Adding):
         `request` is an id of the caller's for this call: if a claim with it has returned jobs in the last quarter of an
         hour, those of them that are still held are returned again, with a new lease, and no others are taken.
 
+        `limits` says how many jobs of each type may run at once under one limit key (registry.limits); "" = as many as
+        their records say.  If that leaves room while jobs of the key are blocked, those that are blocked go first.
+
         `completion`: first do `complete` for these attempts, in the same round trip if both queues are on one server.
         Its answer is set as `completion.stale`, whether the claim returns or raises.  It stays None if `complete` was
         refused or not answered: call `complete` then, which repeats the call if it may have been carried out."""
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         most = self.options.max_crashes
-        limits = min(limit, MAX_BATCH), lease, lane.value, max_running
+        bounds = min(limit, MAX_BATCH), lease, lane.value, max_running
         # A claim that was not answered may have been carried out: the worker's next claim repeats it.
-        chosen = "\n".join(names), rank, request
-        args = worker, *limits, each, self._archiving, bound, knows, most, *chosen
+        chosen = "\n".join(names), rank, request, limits
+        usual = lane is Lane.SHARED and not (max_running or lease_each or up_to is not None or names or request)
+        args = worker, *bounds, each, self._archiving, bound, knows, most, *chosen
         now, left, due, token, expired, ids, records, tried, others, at, waits_began, following = self._claim_once(
-            queue, args, lambda: ("claim", queue, worker, lane is Lane.SHARED, request), completion
+            queue, args, lambda: ("claim", queue, worker, lane is Lane.SHARED, request), completion, usual=usual
         )
         claims: list[Claim] = []
         if not (tried or waits_began or lease_each):  # most of the time: their first attempt, at once
@@ -95,32 +102,29 @@ class Running(Adding):
         columns = ids, records, tried or repeat(None), waits_began or repeat(None)
         for bare_id, record, tries, began in zip(*columns, strict=False):
             id = bare_id.decode(errors="replace")
-            failures, crashes, parked = read_tries(tries) if tries else (0, 0, 0)
             holder = f"{worker}:{id}" if lease_each else worker
-            suspect = crashes > 0 and is_suspect(tries)
-            known = failures, crashes, parked, at, holder, suspect, -read_number(began) if began else 0
+            suspect = bool(tries) and is_suspect(tries)
+            known = at, holder, suspect, -read_number(began) if began else 0
             has_to_wait = suspect and not lease_each and waits_to_begin(tries)
-            claims.append(Claim(id, queue, token, record or b"", *known, has_to_wait=has_to_wait))
-        gone = [
-            Expired(expired[i].decode(errors="replace"), expired[i + 1], read_number(expired[i + 2]))
-            for i in range(0, len(expired), 3)
-        ]
-        return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others), max(following, 0))
+            claims.append(claim_from(id, queue, token, record, tries, *known, has_to_wait=has_to_wait))
+        due = None if due < 0 else due
+        return Claimed(claims, read_expired(expired), left, due, now, bool(others), max(following, 0))
 
     def _claim_once(
-        self, queue: str, args: Sequence[Argument], name: Name, completion: Completion | None
+        self, queue: str, args: Sequence[Argument], name: Name, completion: Completion | None, *, usual: bool
     ) -> Sequence[Any]:
         """Run lua/claiming/claim.lua, after lua/ending/complete.lua if there is a completion; return its answer."""
         if completion is not None:
-            complete = call_of_complete(completion.queue, completion.done, self.options.history, self._archiving)
-            ended, claimed = self._run_each_once([complete, ("claim", queue, args, name)])
+            complete, _ = call_of_complete(completion.queue, completion.done, self.options.history, self._archiving)
+            ended, claimed = self._run_each([complete, ("claim", queue, args, name)])
             if not isinstance(ended, StoreError):
                 completion.stale = texts(ended)
             if not isinstance(claimed, StoreError):
                 return claimed  # type: ignore[no-any-return]
             if not isinstance(claimed, StoreLate):
                 raise claimed
-        return self._run_once("claim", queue, *args, call=name)  # type: ignore[no-any-return]
+        run = self._run_shortly if usual else self._run
+        return run("claim", queue, *args, call=name)  # type: ignore[no-any-return]
 
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int
@@ -133,9 +137,15 @@ class Running(Adding):
         every call until that attempt has ended: until it is settled (which is refused), or its holder is recovered or
         released or has no lease.  For a queue that cannot be read, the value is the error; the others are renewed.
         Raises StoreUnavailable; any of the queues may then have been renewed."""
-        args: tuple[Argument, ...] = (self._clock(), lease, *workers)
+        channel = self._channels.begin(FLEET)  # of all these calls: each queue keeps its number
+        args: tuple[Argument, ...] = (self._clock(), *channel.key, lease, *workers)
         calls: list[Call] = [(*self._script("extend", queue), args) for queue in queues]
-        replies = self.transport.run_together(calls)
+        try:
+            replies = self.transport.run_together(calls)
+        except BaseException as error:
+            self._not_answered(channel, None, error)
+            raise
+        self._channels.answered(channel)
         return {
             queue: reply if isinstance(reply, StoreError) else _renewals(reply)
             for queue, reply in zip(queues, replies, strict=True)
@@ -150,11 +160,6 @@ class Running(Adding):
 
     #: the number of queues that one call of `renew` handles in a bounded time.
     renewed_at_once = 100
-
-    def server_of(self, queue: str) -> str:
-        """Return which server has the queue, if there are several: a server that does not answer for one queue answers
-        for none of its queues."""
-        return ""
 
     def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
         """Tell whether the claim is held and has reached `replicas` replicas of the server within `timeout`
@@ -174,8 +179,8 @@ class Running(Adding):
         out = []
         for id, text, record, tries, began in zip(*(flat[i::5] for i in range(5)), strict=True):
             token, claimed_at, holder = read_claim(text)
-            known = *read_tries(tries), claimed_at, holder, is_suspect(tries), -read_number(began)
-            out.append(Claim(id.decode(errors="replace"), queue, token, record, *known))
+            known = claimed_at, holder, is_suspect(tries), -read_number(began)
+            out.append(claim_from(id.decode(errors="replace"), queue, token, record, tries, *known))
         return out
 
     def abandon(self) -> None:

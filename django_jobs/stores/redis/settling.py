@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from time import monotonic
 from typing import Any
 
 from django_jobs.core.times import RUNNING_SUM, WAITING_SUM, as_text, slots_of
 from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Recovered, State
+from django_jobs.serialization.checked import read_number
 from django_jobs.serialization.holders import job_of
-from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_for
-from django_jobs.stores.redis.connection.entries import (
-    attempt_text,
-    read_claim,
-    read_number,
-    read_tries,
-    texts,
-    unsigned_text,
-)
-from django_jobs.stores.redis.connection.part import OneCall, Part
+from django_jobs.serialization.record import has_controls, is_plain_step, type_of, waited_for
+from django_jobs.stores.redis.connection.clock_steps import RENEWED_WITHIN, ClockSteps
+from django_jobs.stores.redis.connection.entries import claim_from, read_claim, text_of, texts, unsigned_text
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, OneCall, Part
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.sizes import MAX_BATCH, MAX_BYTES
 
 #: The letters of lua/ending/settle.lua.
-_LETTERS = {"retry": "r", "snooze": "s", "park": "b", "bury": "d", "discard": "c"}
+_LETTERS = {"retry": "r", "snooze": "s", "park": "b", "refile": "q", "bury": "d", "discard": "c"}
 _STATES: dict[str, State | None] = {
-    "r": State.RETRY, "s": State.SCHEDULED, "b": State.BLOCKED, "d": State.DEAD, "c": State.CANCELLED, "-": None
+    "r": State.RETRY, "m": State.RETRY, "s": State.SCHEDULED, "b": State.BLOCKED, "q": State.QUEUED, "d": State.DEAD,
+    "c": State.CANCELLED, "-": None,
 }  # fmt: skip
 _LOST = unsigned_text("worker_lost", "The worker died or lost its lease while it held the job.")
 
@@ -36,12 +33,13 @@ class Settling(Part):
         """running → succeeded.  Returns the ids whose claim was stale.  ValueError for more than MAX_BATCH jobs."""
         if not done:
             return []
-        script, queue, args, name = call_of_complete(queue, done, self.options.history, self._archiving)
-        stale = self._run_once(script, queue, *args, call=name)
-        return texts(stale) if stale else []
+        (script, queue, args, name), usual = call_of_complete(queue, done, self.options.history, self._archiving)
+        return texts((self._run_shortly if usual else self._run)(script, queue, *args, call=name))
 
     def settle(self, queue: str, ended: Sequence[Ended]) -> list[State | None]:
-        """End attempts of one queue that did not succeed, each as the method named by its `verb` says.
+        """End attempts of one queue that did not succeed, each as the method named by its `verb` says.  "refile" means:
+        running → queued, before all jobs of its priority, with another record, not counted as an attempt.  "retry" with
+        a record gives it to the job, which takes the unique key in it if that is free; with a queue, see `deliver`.
 
         Returns for each of them the job's new state, or None if the claim is stale.  Either all jobs whose claims are
         held are moved, or the call fails and moves none.  ValueError for more than MAX_BATCH attempts."""
@@ -55,17 +53,17 @@ class Settling(Part):
         for one in ended:
             claim, verb = one.claim, one.verb
             number = one.failures if verb == "bury" else one.delay
-            text = one.knows if one.attempt is None else attempt_text(one.attempt)
-            args += (claim.id, f"{_LETTERS[verb]}\n{number}\n{_presented(claim)}", text)
+            letter = "m" if one.queue else "e" if verb == "retry" and one.record else _LETTERS[verb]
+            args += (claim.id, f"{letter}\n{number}\n{_presented(claim)}", text_of(one))
             claims += (claim.id, claim.token)
             if one.run_ms >= 0:
-                times.append((name_of(claim.record), waited_for(claim), one.run_ms))
+                times.append((type_of(claim.record), waited_for(claim), one.run_ms))
         answer = self._end("settle", queue, tuple(claims), self._archiving, as_text(slots_of(times)), *args)
         return [_STATES[letter] for letter in answer.decode()]
 
     def _end(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
-        """Do _run_once; a call for the same claims counts as the same call."""
-        return self._run_once(name, queue, *args, call=lambda: (name, queue, claims))
+        """Do _run; a call for the same claims counts as the same call."""
+        return self._run(name, queue, *args, call=lambda: (name, queue, claims))
 
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
         """running → retry, due in `delay` ms; failures + 1; the attempt is logged.
@@ -103,7 +101,7 @@ class Settling(Part):
         args: list[Argument] = []
         for claim in claims:
             args += (claim.id, _presented(claim))
-        return texts(self._run_once("release", queue, self._archiving, *args)) if args else []
+        return texts(self._run("release", queue, self._archiving, *args)) if args else []
 
     def begin(self, claim: Claim) -> bool:
         """Note that a job whose claim `has_to_wait` begins: from now on, a crash of its worker counts as its last.
@@ -125,35 +123,60 @@ class Settling(Part):
 
     # -- lost and stopped workers ---------------------------------------------
 
-    def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:
-        """Take the claims of lost workers: those of `worker` at once (its parent process saw it die), otherwise those
-        of every worker whose lease has expired.
+    def lapsed(self, queues: Sequence[str]) -> list[str]:
+        """Return the queues in which `recover` or `expire` may find something.  As few round trips as the store can.
+        Queues of servers that do not answer are left out; raises StoreUnavailable if none answers."""
+        asked_at = monotonic()
+        found = self._read_over("lapsed", queues, at_once=LOOKED_INTO_AT_ONCE, width=2)
+        for queue, (_, now) in found.items():
+            self._clock_steps().look(self.server_of(queue), now, asked_at)
+        return [queue for queue, (ended, _) in found.items() if ended]
 
-        Each job gets crashes + 1 and an attempt "worker_lost" in its log.  Then it goes to the lane `alone`; to dead
-        if that was crash number `max_crashes` or it is an at-most-once job; to cancelled if it was asked to stop.
-        Holders whose name starts with "remote:" are not touched (see overdue).  Returns at most `limit` jobs; call
-        again until fewer come back.
+    def recover(self, queue: str, *, worker: str | None = None, limit: int = 100, spare: float = 0) -> list[Recovered]:
+        """Take the claims of lost workers: those of `worker` at once (its parent process saw it die), otherwise those
+        of every worker whose lease has expired.  A lease that was over at this store object's first look counts once
+        nobody has renewed it for a fifth of `spare` ms; one that was over when the object found that the server's clock
+        was set forward (it looks in `lapsed` and here), for `spare` ms.
+
+        Each job gets crashes + 1 and an attempt "worker_lost" in its log.  Then it goes to the lane `alone`; to dead if
+        that was crash number `max_crashes` or it is at-most-once; to cancelled if it was asked to stop.  Holders named
+        "remote:…" are not touched (see overdue).  Returns at most `limit` jobs; call again until fewer come back.
 
         A job of a worker whose lease has expired is a suspect until it ends: all processes of that worker are gone,
         and any job that it held may have been the cause.  The job's claims say that it is a suspect.
 
         Two kinds of jobs go back without a crash and without an entry in the log: those whose claim `has_to_wait` and
         was not begun; and those that were no suspects, and for which this death would be the last crash."""
-        holders = {worker} if worker is not None else set(self._expired_holders(queue))
+        holders = {worker} if worker is not None else set(self._expired_holders(queue, "", spare))
         return self._take("recover", queue, holders, worker, limit) if holders else []
 
     def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[Recovered]:
         """running → queued, not counted as attempts: all jobs that `worker` holds, after its parent process ended it
         at the end of a drain.
 
-        Like `release`, for a caller that has no list of the claims (the process that knew them is dead).  An
-        at-most-once job may have started, so it goes to dead with an attempt "worker_lost"; a job that was asked to
-        stop is cancelled.  Returns the jobs that moved, at most `limit`: call again until fewer come back; then the
-        holder's lease is removed, too."""
+        Like `release`, for a caller that has no list of the claims (the process that knew them is dead).  An at-most-
+        once job may have started: it goes to dead with an attempt "worker_lost"; one that was asked to stop is
+        cancelled.  Returns at most `limit` jobs: call again until fewer come back; then the lease is removed, too."""
         return self._take("release", queue, {worker}, worker, limit)
 
-    def _expired_holders(self, queue: str, kind: str = "") -> list[str]:
-        return texts(self._run("lost", queue, kind))
+    def _expired_holders(self, queue: str, kind: str, spare: float) -> list[str]:
+        asked_at, server, steps = monotonic(), self.server_of(queue), self._clock_steps()
+        now, *flat = self._run("lost", queue, kind)
+        steps.look(server, now, asked_at)
+        leases = dict(zip(texts(flat[::2]), map(read_number, flat[1::2]), strict=True))
+        # Remote workers extend their leases when they like.
+        return steps.ended(server, f"{queue}/{kind}", leases, spare, 0 if kind else spare * RENEWED_WITHIN)
+
+    def _clock_steps(self) -> ClockSteps:
+        return self.__dict__.setdefault("_steps_of_clocks", ClockSteps())  # type: ignore[no-any-return]
+
+    def watches_for(self, queue: str) -> float:
+        """Return the seconds until `recover` should look again in this queue; inf if it watches no lease there."""
+        return self._clock_steps().watches_for(f"{queue}/")
+
+    def server_of(self, queue: str) -> str:
+        """Return which server has the queue, if there are several: it answers for all of its queues or for none."""
+        return ""
 
     def _take(self, mode: str, queue: str, holders: set[str], worker: str | None, limit: int) -> list[Recovered]:
         taken: list[Recovered] = []
@@ -166,15 +189,19 @@ class Settling(Part):
             # People may have moved some of the jobs meanwhile: fewer than `limit` must mean that no more are held.
             if complete or not moved or len(taken) >= limit:
                 break
-        if complete and worker is None and not ids:
-            self._run("repair", queue, "leases", 0, "", "", "", *holders)
+        if complete and worker is None:
+            self._remove_leases(queue, holders)
         return taken
+
+    def _remove_leases(self, queue: str, holders: Iterable[str]) -> None:
+        """Remove the leases of these holders, which are over, unless they hold a claim; their killed attempts end."""
+        self._run("repair", queue, "leases", 0, "", "", "", "", *holders)
 
     def _take_these(
         self, mode: str, queue: str, ids: Sequence[str], worker: str | None, complete: bool
     ) -> list[Recovered]:
         head = (mode, worker or "", self.options.max_crashes, _LOST, self._archiving, "last" if complete else "")
-        flat = self._run_once("recover", queue, *head, *ids)
+        flat = self._run("recover", queue, *head, *ids)
         out = []
         for i in range(0, len(flat), 9):
             id, state, holder = texts((flat[i], flat[i + 2], flat[i + 8]))
@@ -196,13 +223,15 @@ class Settling(Part):
             if cursor == 0 or len(ids) > limit:
                 return ids[:limit], len(ids) <= limit
 
-    def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
-        """Return the claims of holders "remote:…" whose lease has expired.  Their attempts failed; settle them
-        normally.  The claims have `overdue` set: one that is extended before it is settled has not failed."""
-        holders = self._expired_holders(queue, "remote")[:limit]
+    def overdue(self, queue: str, limit: int = 100, *, spare: float = 0) -> list[Claim]:
+        """Return the claims of holders "remote:…" whose lease has expired (`spare` as in `recover`).  Their attempts
+        failed; settle them normally.  The claims have `overdue` set: one that is extended before it is settled has not
+        failed.  Leases of such holders without a claim are removed."""
+        holders = self._expired_holders(queue, "remote", spare)[:limit]
         ids = list(map(job_of, holders))
         if not ids:
             return []
+        self._remove_leases(queue, holders)
         names = self.keys.of(queue)
         found = self.transport.pipeline(
             [*(("HMGET", names[key], *ids) for key in ("claims", "jobs", "tries")), ("ZMSCORE", names["since"], *ids)]
@@ -211,38 +240,39 @@ class Settling(Part):
         for id, holder, claim, record, tries, began in zip(ids, holders, *found, strict=True):
             token, claimed_at, held_by = read_claim(claim)
             if claim and held_by == holder:
-                known = *read_tries(tries), claimed_at, holder, False, abs(read_number(began or 0)), "", True
-                out.append(Claim(id, queue, token, record or b"", *known))
+                known = claimed_at, holder, False, abs(read_number(began or 0)), "", True
+                out.append(claim_from(id, queue, token, record, tries, *known))
         return out
 
 
-def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: str) -> OneCall:
-    """Return the call that ends these attempts as succeeded; see lua/ending/complete.lua."""
+def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: str) -> tuple[OneCall, bool]:
+    """Return the call of lua/ending/complete.lua for these attempts, and whether its short form may do."""
     if len(done) > MAX_BATCH:
         raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
     args: list[Argument] = []
     times: list[tuple[str, int, int]] = []
     last: Claim | None = None
-    token = ""
+    token, usual = "", not archiving
     for claim, result, run_ms, name, controls, wait_ms in done:
         if last is None or claim.token != last.token or claim.claimed_at != last.claimed_at:
             token, last = _token(claim), claim  # claims of one call have the same
-        flag = _to_free(claim, controls)
-        name = name or name_of(claim.record)
+        flag, name = _to_free(claim, controls), name or type_of(claim.record)
         what = f"{token}\n{flag}\n{name}"
         if controls.workflow is not None:
-            what += f"\n{claim.report}\n{'r' if controls.noted_result else '-'}{controls.workflow}"
+            workflow = "" if claim.id.partition(".")[0] == controls.workflow else controls.workflow
+            what += f"\n{claim.report}\n{'r' if controls.noted_result else '-'}{workflow}"
         elif claim.report:
             what += f"\n{claim.report}"
         args += (claim.id, what, b"%d:%b" % (run_ms, result))
+        usual = usual and flag == "-" and controls.workflow is None
         if flag == "c":
             digest = "" if controls.unique_mode == "period" else controls.unique
             args += (digest or "", (controls.limit_key or "").replace("\0", ""))
         times.append((name, wait_ms, run_ms))
     slots = slots_of(times)
     run, wait = (sum([own.get(slot, 0) for own in slots.values()]) for slot in (RUNNING_SUM, WAITING_SUM))
-    head = (history, archiving, run, wait, as_text(slots))
-    return "complete", queue, (*head, *args), lambda: ("complete", queue, tuple((c.id, c.token) for c, *_ in done))
+    args[:0] = (history, archiving, run, wait, as_text(slots))
+    return ("complete", queue, args, lambda: ("complete", queue, tuple((c.id, c.token) for c, *_ in done))), usual
 
 
 def _token(claim: Claim) -> str:
@@ -267,4 +297,4 @@ def _to_free(claim: Claim, controls: Controls) -> str:
         plain = not has_controls(record) or (controls.workflow is not None and is_plain_step(record))
     if plain:
         return "-"
-    return "+" if controls is PLAIN or controls.keep_result is not None else "c"
+    return "+" if controls is PLAIN or controls.keep_result is not None or controls.on_end is not None else "c"

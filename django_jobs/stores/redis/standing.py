@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import floor, isfinite
 from typing import Any
 
 from django_jobs.core.standing import Standing
 from django_jobs.core.values import FINISHED, State
-from django_jobs.exceptions import StoreError
-from django_jobs.serialization.record import enqueued_ms
+from django_jobs.exceptions import CorruptRecord, StoreError
+from django_jobs.serialization.checked import read_number
+from django_jobs.serialization.record import decode, enqueued_ms
 from django_jobs.stores.redis.connection.cluster import AnyTransport
-from django_jobs.stores.redis.connection.entries import read_claim, read_number
+from django_jobs.stores.redis.connection.entries import read_claim
 from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import Argument
-from django_jobs.stores.values.answers import MOST_HOLDERS, Remembered
+from django_jobs.stores.values.answers import MOST_HOLDERS, Move, Remembered
 
 #: As in lua/lib/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.
 STEP = 2**45
@@ -32,7 +34,7 @@ class Positions(Part):
         """Return where the job stands among others; `limit_key`: that of its controls.  A queue may change between
         two of the reads, so a caller compares `state` with JobInfo.  At most MOST_AHEAD jobs need be counted."""
         names = self.keys.of(queue)
-        claim, member, shared, alone, running, stop, taken = self.transport.pipeline(
+        claim, member, shared, alone, running, stop, stops, taken = self.transport.pipeline(
             [
                 ("HGET", names["claims"], id),
                 ("HGET", names["waits"], id),
@@ -40,36 +42,77 @@ class Positions(Part):
                 ("ZSCORE", names["alone"], id),
                 ("HLEN", names["claims"]),
                 ("HGET", names["stops"], id),
+                ("HVALS", names["stops"]),
                 ("ZRANGEBYLEX", names["slots"], *_range(limit_key or ""), "LIMIT", 0, MOST_HOLDERS),
             ]
         )
-        found = Standing(running=int(running))
+        killed_by = _holder_in(stop) if _is_killed(stop) else ""
+        found = Standing(running=int(running) + sum(map(_is_killed, stops)), stopping=killed_by)
         if limit_key is not None:
-            held = self.transport.command("ZLEXCOUNT", names["slots"], *_range(limit_key))
-            found = found._replace(held=int(held), holders=tuple(_id_in(each) for each in taken))
+            held, behind = self.transport.pipeline(
+                [("ZLEXCOUNT", names[key], *_range(limit_key)) for key in ("slots", "blocked")]
+            )
+            holders = tuple(_id_in(each) for each in taken)
+            found = found._replace(held=int(held), holders=holders, behind=int(behind))
         if claim is not None:
             ends = self.transport.command("ZSCORE", names["leases"], read_claim(claim)[2])
             return found._replace(state=State.RUNNING, lease_ends=read_number(ends or 0))
         if member is not None:
             kind = KINDS.get(member[:1], "limit")
-            return found._replace(state=State.BLOCKED, blocked_by=kind, stopping=_holder_in(stop))
+            return found._replace(state=State.BLOCKED, blocked_by=kind)
         if shared is not None or alone is not None:
             place, score = ("queued", shared) if shared is not None else ("alone", alone)
             return self._in_lane(found, id, names[place], place, float(score))
         return found
 
-    def reported(self, queue: str, id: str) -> str:
+    def key_holders(self, queue: str, records: Mapping[str, bytes]) -> dict[str, str]:
+        """Return which other job holds the unique key in the record of each job, for those whose key another job holds.
+        `records`: id → record."""
+        digests = dict[str, str]()
+        for id, record in records.items():
+            with suppress(CorruptRecord):
+                if digest := decode(id, queue, record).controls.unique:
+                    digests[id] = digest
+        if not digests:
+            return {}
+        locks, now = self.transport.command("HMGET", self.keys.of(queue)["unique"], *digests.values()), self.now()
+        held = dict[str, str]()
+        for id, lock in zip(digests, locks, strict=True):
+            until, _, holder = (lock or b"").decode(errors="replace").partition(":")
+            if holder not in ("", id) and (until == "0" or read_number(until) > now):
+                held[id] = holder
+        return held
+
+    def reported(self, queues: Sequence[str], id: str) -> str:
         """Return `Claim.report` of the last attempt of this job that was ended by a claim with one; "" if it is not
         known.  Known for a quarter of an hour, for at least the last 50,000 jobs of the queue, even if the job has
-        left the store."""
-        names = self.keys.of(queue)
-        found = self.transport.pipeline([("HGET", names[key], f"report:{id}") for key in ("recent", "recent_before")])
+        left the store.  One round trip for all queues in which the job may be."""
+        names = [self.keys.of(queue)[key] for queue in queues for key in ("recent", "recent_before")]
+        found = self.transport.pipeline([("HGET", name, f"report:{id}") for name in names])
         return next((text.decode() for text in found if text), "")
+
+    def _moves(self, queue: str, ids: Sequence[str]) -> dict[str, Move]:
+        """Return where those of these jobs went that have left this queue to be retried in another one (`settle`)."""
+        entries = self.transport.command("HMGET", self.keys.of(queue)["remembered"], *ids) if ids else ()
+        moves: dict[str, Move] = {}
+        for id, entry in zip(ids, entries, strict=True):
+            number, _, goal = (entry or b"").partition(b":>")[2].decode(errors="replace").partition(">")
+            if goal:
+                moves[id] = Move(f"{number}:moved:{id}", read_number(number.encode()), goal)
+        return moves
+
+    def _last_queue(self, queue: str, id: str) -> str:
+        """Return the queue to which retries have moved a job that was in this queue; this one if they have not."""
+        last, found = 0, queue
+        while (move := self._moves(found, [id]).get(id)) and move.number > last:
+            found, last = move.queue, move.number
+        return found
 
     def remembered(self, queue: str, id: str) -> Remembered | None:
         """Return the entry of an id that was given with a digest, or None.  It is kept as long as the job is
-        in the store, and for `StoreOptions.idempotency` ms after the job's end."""
-        names = self.keys.of(queue)
+        in the store, and for `StoreOptions.idempotency` ms after the job's end.  If a retry has moved the job, the
+        entry is that of the queue to which it went."""
+        names = self.keys.of(self._last_queue(queue, id))
         value, at = self.transport.pipeline([("HGET", names["remembered"], id), ("ZSCORE", names["remembered_at"], id)])
         if value is None or at is None:
             return None
@@ -80,8 +123,9 @@ class Positions(Part):
 
     def has_returned_none(self, queue: str, id: str) -> bool:
         """Tell whether this job, which is no longer in the store, succeeded and returned None.  Known for a minute
-        after HISTORY removed it, for at least the last 50,000 jobs of the queue."""
-        names = self.keys.of(queue)
+        after HISTORY removed it, for at least the last 50,000 jobs of the queue; also if a retry has moved it to
+        another one."""
+        names = self.keys.of(self._last_queue(queue, id))
         texts = self.transport.pipeline([("GET", names[key]) for key in ("returned", "returned_before")])
         return any(f"\n{id}\n".encode() in (text or b"") for text in texts)
 
@@ -118,8 +162,12 @@ def _id_in(slot: bytes) -> str:
     return slot.rpartition(b"\0")[2].decode(errors="replace")
 
 
+def _is_killed(stop: bytes | None) -> bool:
+    return b"\0" in (stop or b"")
+
+
 def _holder_in(stop: bytes | None) -> str:
-    """Return the holder in a value of `stops`: ms:holder NUL token NUL limit key."""
+    """Return the holder in a value of `stops`: see lua/lib/endings.lua."""
     return (stop or b"").partition(b":")[2].partition(b"\0")[0].decode(errors="replace")
 
 
@@ -167,9 +215,9 @@ class Oldest:
                     found += [at] if at else []
                 if first is not None or not ids:
                     break
-            if (place + 1) * STEP <= float(head[1]):
-                break
-            start = str((place + 1) * STEP)
+            following = float((place + 1) * STEP)
+            # A foreign score may be so large that adding to it changes nothing.
+            start = f"{following:.0f}" if following > float(head[1]) else f"({float(head[1])!r}"
         return found
 
     def _command(self, verb: str, key: str, *args: Argument) -> Any:

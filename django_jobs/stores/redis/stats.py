@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django_jobs.core import queue_stats
+from django_jobs.core import queue_stats, registry
 from django_jobs.core.queue_stats import OVERDUE
-from django_jobs.core.times import OTHER, SLOTS, Times, read_slots
+from django_jobs.core.times import OTHER, SLOTS, Times, add_times, read_slots
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.samples.chart import Sampled
 from django_jobs.samples.log import all_of, fields_of, read, types_of
-from django_jobs.stores.redis.connection.entries import read_number
-from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Part
+from django_jobs.samples.times import RunTimes, fields_at, run_times
+from django_jobs.serialization.checked import read_count, read_number
+from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.standing import Oldest
 
 #: In the order of lua/listing/stats.lua; a state with two places is listed twice.
@@ -54,7 +55,8 @@ class Stats(Part):
         round trip.
 
         `counts` has all nine states.  `totals`: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
-        "expired", "recovered", "trimmed_dead", "not_archived", and "<event>:<job name>" for the first five."""
+        "expired", "recovered", "trimmed_dead", "not_archived", and "<event>:<job name>" for the first five.  A job type
+        has its current name here, in `paused_types`, and in what `times` returns."""
         if not self._scripts_refused:
             try:
                 found = self._read_over("stats", queues, OVERDUE, self._archiving, at_once=COUNTED_AT_ONCE, whole=True)
@@ -62,16 +64,6 @@ class Stats(Part):
             except StoreMisconfigured:
                 self._scripts_refused = True  # a user with read access only: plain reads from now on
         return [_read(queue, self._plain_stats(queue)) for queue in queues]
-
-    def _holding(self, queues: Sequence[str], id: str) -> list[Any]:
-        """Return for each of these queues whether it has a job with this id: 1 or 0."""
-        if not self._scripts_refused:
-            try:
-                found = self._read_over("find", queues, id, at_once=LOOKED_INTO_AT_ONCE, whole=True)
-                return [found[queue][0] for queue in queues]
-            except StoreMisconfigured:
-                self._scripts_refused = True
-        return self.transport.pipeline([("HEXISTS", self.keys.of(queue)["jobs"], id) for queue in queues])
 
     def _where(self, queue: str, ids: Sequence[str]) -> list[Any]:
         """Return records, claims, waits, then scores in PLACES except claims and blocked: one column each, one value
@@ -120,10 +112,26 @@ class Stats(Part):
             queue: _read_times(replies[2 * at] or b"", _flat(replies[2 * at + 1])) for at, queue in enumerate(queues)
         }
 
+    def run_times(
+        self, queues: Sequence[str], periods: Sequence[str], totals: Mapping[str, Mapping[str, Times]]
+    ) -> dict[str, list[RunTimes]]:
+        """Return for each period, "day" or "week", how long the attempts of that time waited and ran, by queue and job
+        type.  `totals`: what `times` returns for these queues.
+
+        A period is longer by up to an eighth, and shorter if no sample was taken before (`RunTimes.since`)."""
+        now, fields = self.now(), [field for period in periods for field in fields_at(period)]
+        texts = self.transport.pipeline([("HMGET", self.keys.of(queue)["samples"], *fields) for queue in queues])
+        found: dict[str, list[RunTimes]] = {period: [] for period in periods}
+        for queue, own in zip(queues, texts, strict=True):
+            for period in periods:
+                some = [text for field, text in zip(fields, own, strict=True) if text and field in fields_at(period)]
+                found[period] += run_times(queue, now, totals[queue], some, period)
+        return found
+
     def samples(self, queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
         """Return the samples that were taken of the totals of each queue, and the totals of now: of the whole queue, or
-        of its job types.  `width`: FINE or COARSE (ms).  Queues of servers that do not answer are left out; raises
-        StoreUnavailable if none answers."""
+        of its job types, by their identities.  `width`: FINE or COARSE (ms).  Queues of servers that do not answer are
+        left out; raises StoreUnavailable if none answers."""
         field = fields_of(width)[types]
         found: dict[str, Sampled] = {}
         for queue, (now, _, (_, text), totals) in self._sampled(queues, "types" if types else "all", field).items():
@@ -187,8 +195,8 @@ def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
     out: dict[int, dict[str, int]] = {}
     for i in range(0, len(flat), 2):
         minute, _, event = flat[i].decode(errors="replace").partition(":")
-        if flat[i + 1] is not None and minute.isdigit() and int(minute) >= since:
-            out.setdefault(int(minute), {})[event] = read_number(flat[i + 1])
+        if flat[i + 1] is not None and (at := read_count(minute)) >= since:
+            out.setdefault(at, {})[event] = read_count(flat[i + 1])
     return out
 
 
@@ -211,16 +219,27 @@ def _read_times(numbers: bytes, places: Sequence[bytes]) -> dict[str, Times]:
     for name, place in named.items():
         part = numbers[place * width : (place + 1) * width].ljust(width, b"\0")
         if any(part):
-            found[name] = read_slots(struct.unpack(f">{SLOTS}q", part))
+            times, current = read_slots(struct.unpack(f">{SLOTS}q", part)), registry.current_name(name)
+            found[current] = add_times([found[current], times]) if current in found else times
     return found
 
 
 def read_totals(flat: Sequence[bytes]) -> dict[str, int]:
     """Return event → count.  What is counted by name only is added up."""
-    totals = {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
+    totals = {flat[i].decode(errors="replace"): read_count(flat[i + 1]) for i in range(0, len(flat), 2)}
     for event in BY_NAME:
         totals[event] = sum(number for field, number in totals.items() if field.startswith(f"{event}:"))
     return totals
+
+
+def _by_current_name(totals: Mapping[str, int]) -> dict[str, int]:
+    """Return totals, which are stored by the identity of each type, by the name that it has now."""
+    found: dict[str, int] = {}
+    for field, number in totals.items():
+        event, colon, name = field.partition(":")
+        current = event + colon + registry.current_name(name)
+        found[current] = found.get(current, 0) + number
+    return found
 
 
 def _read(queue: str, reply: list[Any]) -> QueueStats:
@@ -230,19 +249,23 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
         counts[state.value] += size
     pauses = {paused[i].decode(errors="replace"): read_pause(paused[i + 1]) for i in range(0, len(paused), 2)}
     opened = pauses[""].until if "" in pauses else 0  # when the last pause ended, if it has
-    pauses = {name: pause for name, pause in pauses.items() if not pause.until or pause.until > now}
+    pauses = {
+        registry.current_name(name): pause for name, pause in pauses.items() if not pause.until or pause.until > now
+    }
     since = max(read_number(oldest), opened)
+    age = max(0, now - since) if since and read_number(oldest) else 0
     return QueueStats(
         queue,
         counts,
-        latency=max(0, now - since) if since and read_number(oldest) and "" not in pauses else 0,
+        latency=0 if "" in pauses else age,
         paused=pauses.pop("", None),
         paused_types=pauses,
-        totals=read_totals(totals),
+        totals=_by_current_name(read_totals(totals)),
         overdue=overdue,
         overdue_since=read_number(overdue_since),
         dead_since=read_number(died),
         unarchived=unarchived,
+        age=age,
     )
 
 
@@ -250,11 +273,7 @@ def read_pause(text: bytes) -> Pause:
     """Read a value of `paused`: until:since:reason."""
     until, _, rest = text.partition(b":")
     since, _, reason = rest.partition(b":")
-    return queue_stats.read_pause(
-        reason.decode(errors="replace"),
-        int(until) if until.isdigit() else 0,
-        int(since) if since.isdigit() else 0,
-    )
+    return queue_stats.read_pause(reason.decode(errors="replace"), read_count(until), read_count(since))
 
 
 def add_up(many: Iterable[dict[int, dict[str, int]]]) -> dict[int, dict[str, int]]:

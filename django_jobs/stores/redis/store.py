@@ -16,6 +16,7 @@ from django_jobs.stores.redis.connection.scripts import Argument, load, load_spa
 from django_jobs.stores.redis.connection.tracking import TrackingRefused
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.ends import Ends
+from django_jobs.stores.redis.failures.remembered import Remembered
 from django_jobs.stores.redis.fetching import Fetching
 from django_jobs.stores.redis.lists import Lists
 from django_jobs.stores.redis.operating import Operating
@@ -29,7 +30,7 @@ from django_jobs.stores.values.answers import LONGEST_WAIT
 from django_jobs.stores.values.options import StoreOptions
 
 #: The scripts that each process that runs jobs needs: putting them together takes 30 ms.
-OF_EVERY_CHILD = ("claim", "complete", "settle")
+OF_EVERY_CHILD = (("claim", False), ("claim", True), ("complete", False), ("complete", True), ("settle", False))
 
 
 class Store(
@@ -39,10 +40,11 @@ class Store(
     Reconciling,
     Upkeep,
     Operating,
+    Workflows,
     Ends,
     Lists,
+    Remembered,
     Positions,
-    Workflows,
 ):
     """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster.
 
@@ -73,8 +75,8 @@ class Store(
 
     def prepare(self) -> None:
         """Do once what each copy of this process would do at its first calls.  Sends nothing."""
-        for name in OF_EVERY_CHILD:
-            load(name)
+        for name, short in OF_EVERY_CHILD:
+            load(name, short=short)
 
 
 class ClusterStore(Store):
@@ -91,7 +93,7 @@ class ClusterStore(Store):
     transport: ClusterTransport
 
     def server_of(self, queue: str) -> str:
-        return self.transport.server_of(self.keys.of(queue)["leases"])
+        return self.transport.server_of(self.keys.of(queue)["answers"])
 
     def __init__(self, transport: ClusterTransport, options: StoreOptions) -> None:
         super().__init__(transport, options)

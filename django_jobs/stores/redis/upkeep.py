@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from time import monotonic
 from typing import Any
 
-from django_jobs.core.values import Attempt, JobInfo, State
+from django_jobs.core.times import Times
+from django_jobs.core.values import JobInfo
+from django_jobs.exceptions import StoreCorrupt, StoreError, StoreUnavailable
+from django_jobs.samples import times
 from django_jobs.samples.log import COARSE, KEPT, fields_of, take
-from django_jobs.stores.redis.connection.entries import chunks, read_attempts, read_number, read_tries
-from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
-from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
+from django_jobs.serialization.checked import read_count, read_number
+from django_jobs.stores.redis.connection.entries import chunks, read_ended
+from django_jobs.stores.redis.connection.keys import FLEET, IDENTITY_KEYS, PLACES, QUEUE_KEYS
 from django_jobs.stores.redis.connection.scripts import Argument, load
 from django_jobs.stores.redis.stats import Stats, read_totals
 from django_jobs.stores.values.answers import UpkeepDue
@@ -22,6 +25,10 @@ SERIES_KEPT = 25 * 3_600_000
 ANSWERS_KEPT = 3_600_000
 #: Seconds between two checks for them.
 TIDY_EVERY = 300.0
+#: An identity is kept for this long at least (ms): a process may stand still between its reservation and its job.
+LEAST_KEPT = 3_600_000
+#: Identities that one call looks at in each place.
+FORGOTTEN_AT_ONCE = 200
 #: Queues in one call that reads the sizes of all their keys: some milliseconds if all of them are in use.
 CHECKED_AT_ONCE = 150
 
@@ -29,17 +36,11 @@ CHECKED_AT_ONCE = 150
 class Upkeep(Stats):
     """How old jobs are deleted, and how finished jobs leave the store for the archive.
 
-    With `StoreOptions.archive`, every job that ends is also added to the end of its queue's outbox.  If the outbox
+    With `StoreOptions.archive`, every job that ends is also added to the end of its queue's backlog.  If the backlog
     holds `StoreOptions.backlog` jobs, the job is not added, and the total "not_archived" counts it."""
 
-    def lapsed(self, queues: Sequence[str]) -> list[str]:
-        """Return the queues in which `recover` may find something: a lease has ended.  As few round trips as the store
-        can.  Queues of servers that do not answer are left out; raises StoreUnavailable if none answers."""
-        found = self._read_over("lapsed", queues, at_once=LOOKED_INTO_AT_ONCE)
-        return [queue for queue, (ended,) in found.items() if ended]
-
     def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
-        """Tell what maintenance has to do in these queues; the rest as for `lapsed`."""
+        """Tell what maintenance has to do in these queues; the rest as for `lapsed` in settling.py."""
         o, script = self.options, load("upkeep")
         kept = (o.history, o.history_ttl, o.dead, o.dead_ttl, o.idempotency)
         types = [QUEUE_KEYS[name] for name in script.keys]
@@ -62,12 +63,24 @@ class Upkeep(Stats):
             changes = take(stored, read_totals(totals), read_number(now))
             if changes:
                 flat = [part for field, text in changes.items() for part in (field, text)]
+                if put_away := times.due(read_number(taken), read_number(now)):
+                    text = times.write(self._times_of(queue), read_number(now))
+                    flat += [part for field in put_away for part in (field, text)]
                 written[queue] = [taken, len(flat), *flat]
         step = len(written) if self.transport.spans else 1
         for some in chunks(list(written), max(step, 1)):
             keys = [self._script("sample", queue)[1][0] for queue in some]
             given = [argument for queue in some for argument in written[queue]]
-            self.transport.run(load("sample"), keys, (self._clock(), KEPT[COARSE], *given))
+            self._call(load("sample"), keys, some[0], (KEPT[COARSE], *given))
+
+    def _times_of(self, queue: str) -> dict[str, Times]:
+        """Return the times of a queue; none if they are damaged: numbers for people must not stop the samples."""
+        try:
+            return self.times([queue])[queue]
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            return {}
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         """Delete the jobs that HISTORY and DEAD no longer keep.  Returns state → number of deleted jobs (≤ limit
@@ -78,30 +91,95 @@ class Upkeep(Stats):
         out: dict[str, int] = {}
         for i in range(0, len(flat), 2):
             out[flat[i].decode()] = out.get(flat[i].decode(), 0) + int(flat[i + 1])
-        tidied: dict[str, float] = self.__dict__.setdefault("_tidied", {})
-        if monotonic() - tidied.get(queue, -TIDY_EVERY) >= TIDY_EVERY:
-            self._drop_old(queue)
-            tidied[queue] = monotonic()
+        if self._tidy(queue):
+            self._drop_old_minutes(queue)
+        self._tidy(FLEET)
         return out
 
-    def _drop_old(self, queue: str) -> None:
-        """Drop old minutes and answers: no call will read these fields again, so no script is needed."""
+    def _tidy(self, place: str) -> bool:
+        """Drop old answers to calls, unless this was done a short time ago."""
+        tidied: dict[str, float] = self.__dict__.setdefault("_tidied", {})
+        if monotonic() - tidied.get(place, -TIDY_EVERY) < TIDY_EVERY:
+            return False
+        self._drop_old_answers(place)
+        tidied[place] = monotonic()
+        return True
+
+    def forget_identities(self) -> int:
+        """Forget ids of callers whose queues do not remember them any more (see `Store.reserve`).  Returns the number
+        of those that were looked at; as long as it is not 0, there may be more.
+
+        The queue decides, because the time counts from the end of the job: an identity whose job is there, or is
+        remembered, is looked at again when that may be over."""
+        places = [f"/{n}" for n in range(PLACES)]
+        age = max(self.options.idempotency, LEAST_KEPT)
+        try:
+            old = self._read_over("old_homes", places, age, FORGOTTEN_AT_ONCE, at_once=PLACES)
+        except StoreCorrupt:
+            return self._set_aside([name for place in places for name in self.keys.of(place).values()])
+        looked = 0
+        for place, ((before, *flat),) in old.items():
+            held: dict[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
+            if held:
+                kept_from = self._remembered_from(held)
+                args = [text for id, each in held.items() for text in (id, each, kept_from.get(id, ""))]
+                self._run("forget_homes", place, int(before), *args)
+                self._tidy(place)
+            looked += len(held)
+        return looked
+
+    def _remembered_from(self, held: Mapping[bytes, bytes]) -> dict[bytes, int]:
+        """Return, for those of these ids that their queues remember, the time (ms) from which they do.
+
+        `held`: id → its reservation."""
+        found: dict[bytes, int] = {}
+        by_queue: dict[str, list[bytes]] = {}
+        for id, each in held.items():
+            by_queue.setdefault(each.partition(b":")[2].decode(errors="replace"), []).append(id)
+        now = self.now()
+        for queue, ids in by_queue.items():
+            names = self.keys.of(queue)
+            entries, times = self.transport.pipeline(
+                [("HMGET", names["remembered"], *ids), ("ZMSCORE", names["remembered_at"], *ids)]
+            )
+            for id, entry, at in zip(ids, entries, times, strict=True):
+                if entry is None or entry.startswith(b"moved:"):
+                    continue
+                began = read_number(at or 0) if b":" in entry else now  # without a state, its job is still there
+                if b":" not in entry or began + self.options.idempotency > now:
+                    found[id] = began
+        return found
+
+    def _set_aside(self, names: Sequence[str]) -> int:
+        """Rename keys of a wrong type to <key>:set-aside:<ms>, where a person can look at them.  If another process
+        has done so first, the name may belong to a sound key again."""
+        done, kinds = 0, QUEUE_KEYS | IDENTITY_KEYS
+        for name in names:
+            key, aside = name.rpartition(":")[2], f"{name}:set-aside:{self.now()}"
+            done += self.transport.run(load("set_aside"), [name, aside], (self._clock(), kinds[key]))
+        return done
+
+    def _drop_old_minutes(self, queue: str) -> None:
+        """Drop old minutes.  No call will read these fields again, which is why no script is needed."""
         names, now = self.keys.of(queue), self.now()
         old = [
             field
             for field in self.transport.command("HKEYS", names["minutes"])
-            if field.split(b":")[0].isdigit() and int(field.split(b":")[0]) < now - SERIES_KEPT
+            if read_count(field.split(b":")[0]) < now - SERIES_KEPT
         ]
         for some in chunks(old):
             self.transport.command("HDEL", names["minutes"], *some)
-        flat = self.transport.command("HGETALL", names["answers"])
-        gone = []
+
+    def _drop_old_answers(self, place: str) -> None:
+        """Drop old answers, as old minutes."""
+        key, now = self.keys.answers(place), self.now()
+        flat, gone = self.transport.command("HGETALL", key), []
         for i in range(0, len(flat), 2):
             at = flat[i + 1].split(b":", 2)[1:2]
-            if not at or not at[0].isdigit() or int(at[0]) < now - ANSWERS_KEPT:
+            if not at or read_count(at[0]) < now - ANSWERS_KEPT:
                 gone.append(flat[i])
         for some in chunks(gone):
-            self.transport.command("HDEL", names["answers"], *some)
+            self.transport.command("HDEL", key, *some)
 
     def check_turn(self, queue: str, checker: str, lease: int) -> int:
         """Tell whether this process may call `reconcile` for the queue: 0 if it may, and then no other may for `lease`
@@ -111,7 +189,7 @@ class Upkeep(Stats):
     # -- archive --------------------------------------------------------------
 
     def archive_turns(self, queues: Sequence[str], archiver: str, lease: int) -> list[str]:
-        """Return those of the queues whose outbox is not empty and that this archiver may now empty.
+        """Return those of the queues whose backlog is not empty and that this archiver may now empty.
 
         It has the turn for `lease` ms from now.  A queue is left out while another archiver has its turn.  A turn only
         keeps archivers from doing the same work twice: without one, `archive_batch` and `archive_done` do no harm."""
@@ -123,8 +201,8 @@ class Upkeep(Stats):
         self._run_over("archive_leave", queues, archiver)
 
     def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
-        """Return jobs of the outbox after the first `skip`, oldest first, each with its key; fewer than `limit` if they
-        together reach MAX_BYTES.
+        """Return jobs of the backlog after the first `skip`, oldest first, each with its key; fewer than `limit` if
+        they together reach MAX_BYTES.
 
         The jobs are only read; `archive_done` removes them.  Each info has state, end, result and attempts as they
         were at the end; a job that is revived and finishes again is returned again."""
@@ -135,13 +213,13 @@ class Upkeep(Stats):
             if skip + len(entries) < at + wanted:
                 break
             size, most = sum(map(len, entries)), most * READ_MORE
-        return [(sha1(entry, usedforsecurity=False).hexdigest(), _from_archive(queue, entry)) for entry in entries]
+        return [(sha1(entry, usedforsecurity=False).hexdigest(), read_ended(queue, entry)) for entry in entries]
 
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
-        """Remove from the outbox what one `archive_batch` returned and the archiver has written.
+        """Remove from the backlog what one `archive_batch` returned and the archiver has written.
 
         `keys` are all its keys, in order.  A call that arrives twice or late removes no job that was not written, also
-        if another archiver has emptied a part of the outbox, or a server has lost its last second."""
+        if another archiver has emptied a part of the backlog, or a server has lost its last second."""
         if keys:
             self._run("archive_done", queue, len(keys), keys[0], keys[-1])
 
@@ -172,34 +250,6 @@ class Upkeep(Stats):
             "peak_memory": info.get("used_memory_peak", "unknown"),
             "unsaved_changes": info.get("rdb_changes_since_last_save", "unknown"),
         }
-
-
-def _from_archive(queue: str, entry: bytes) -> JobInfo:
-    """Read an entry (see to_archive in lua/lib/finish.lua); one that cannot be read is archived unchanged."""
-    fields: list[bytes] = []
-    rest = entry
-    try:
-        while rest:
-            length, _, rest = rest.partition(b":")
-            fields.append(rest[: int(length)])
-            rest = rest[int(length) :]
-        state, id, at, worker, tries, result, lines, record = fields
-        run, _, body = result.partition(b":")
-        return JobInfo(
-            id.decode(),
-            queue,
-            record,
-            State(state.decode()),
-            *read_tries(tries)[:2],
-            at=int(at),
-            worker=worker.decode(errors="replace"),
-            result=(body or b"null") if result else None,
-            run_ms=int(run) if run.isdigit() else -1,
-            attempts=read_attempts(lines),
-        )
-    except ValueError as error:
-        unreadable = Attempt(0, "corrupt", 0, error=f"archive entry cannot be read: {error}")
-        return JobInfo("", queue, entry, State.DEAD, attempts=(unreadable,))
 
 
 def _text_info(reply: Any) -> dict[str, str]:

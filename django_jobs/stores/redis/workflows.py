@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from django_jobs.core.values import State
-from django_jobs.stores.redis.connection.entries import read_number, texts
-from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Part
+from django_jobs.core.values import JobInfo, State
+from django_jobs.exceptions import StoreError, StoreFull, StoreUnavailable
+from django_jobs.serialization.checked import read_number
+from django_jobs.stores.redis.connection.entries import read_ended, texts
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, WORKFLOWS
 from django_jobs.stores.redis.connection.scripts import Argument, load
-from django_jobs.stores.values.sizes import in_batches
-from django_jobs.stores.values.workflows import MOST_JOBS, NOTES_AT_ONCE, End, Followed, Note, Ready
+from django_jobs.stores.redis.lists import Lists
+from django_jobs.stores.values.sizes import MAX_BYTES, in_batches
+from django_jobs.stores.values.workflows import MOST_JOBS, NOTES_AT_ONCE, READ_WITHIN, End, Followed, Note, Ready
 
 #: Fields in one command.
 _FIELDS = 1000
 
 
-class Workflows(Part):
+class Workflows(Lists):
     """Workflows and batches: one set of fields (text → bytes) each, changed by whole steps only.
 
     The end of a job that belongs to a workflow, and the note that it ended, are one step in the job's queue.  All other
@@ -25,26 +29,48 @@ class Workflows(Part):
     # -- the notes in a queue ----------------------------------------------------
 
     def unread(self, queues: Sequence[str]) -> list[str]:
-        """Return those queues that have notes.  One round trip for many queues."""
+        """Return those queues that have notes or calls.  One round trip for many queues."""
         found = self._read_over("unread", queues, at_once=LOOKED_INTO_AT_ONCE)
         return [queue for queue, (number,) in found.items() if number]
 
-    def notes(self, queue: str) -> list[Note]:
-        """Return the oldest notes, at most NOTES_AT_ONCE.  They stay until `drop_notes`."""
-        found = self.transport.command("LRANGE", self.keys.of(queue)["notes"], 0, NOTES_AT_ONCE - 1)
-        return [_read_note(text) for text in found]
+    def take_notes(
+        self, queue: str, reader: str, followed: Sequence[Note] = (), most: int = NOTES_AT_ONCE
+    ) -> list[Note]:
+        """Remove the notes that this reader has followed, and return the next, `most` at most: none if there are no
+        more, or if another reader has its turn.
 
-    def drop_notes(self, queue: str, keys: Collection[bytes | int]) -> None:
-        """Remove notes, after everything that follows from them is in the store."""
-        for key in keys:  # by value: others may have read the same notes; they are at the head of the list
-            self.transport.command("LREM", self.keys.of(queue)["notes"], 1, key)
+        A reader has its turn from its first call until a call returns no notes, or until it has made no call for
+        READ_WITHIN ms.  Then another reader gets the same notes; what follows from them may be done twice."""
+        args: list[Argument] = [reader, READ_WITHIN, most, MAX_BYTES, *(note.key for note in followed)]
+        return [read_note(text) for text in self._run("take_notes", queue, *args)]
+
+    def end_calls(self, queue: str, position: int = 0) -> tuple[list[tuple[str, JobInfo]], int]:
+        """Return some of the ends after which a job is still to be enqueued, and the position of the next part, 0 if
+        this is the last.  They stay until `drop_end_calls`.
+
+        Each is a key, "number:state:id", and what was known of the job then.  The state is "deleted" if the job was
+        deleted before it ended."""
+        key = self.keys.of(queue)["end_calls"]
+        reply, flat = self.transport.command("HSCAN", key, position, "COUNT", NOTES_AT_ONCE)
+        found = [(flat[i].decode(errors="replace"), read_ended(queue, flat[i + 1])) for i in range(0, len(flat), 2)]
+        return found, int(reply)
+
+    def drop_end_calls(self, queue: str, keys: Collection[str]) -> None:
+        """Remove them, after what follows from them is in the store."""
+        if keys:
+            self.transport.command("HDEL", self.keys.of(queue)["end_calls"], *keys)
 
     def void(self, queue: str, ids: Sequence[str]) -> dict[str, State | None]:
         """Return those of these jobs that are not in the store, each with the state in which it ended, None if it was
-        never there or this is not known.  From now on, none of these ids can be enqueued, for
-        `StoreOptions.idempotency` ms."""
+        never there or this is not known.  A job that retries have moved is looked for where it went.  From now on, none
+        of these ids can be enqueued, for `StoreOptions.idempotency` ms, and for an hour at least."""
         flat = texts(self._run("void", queue, self.options.idempotency, *ids)) if ids else []
-        return {flat[i]: State(flat[i + 1]) if flat[i + 1] else None for i in range(0, len(flat), 2)}
+        gone = {flat[i]: State(flat[i + 1]) if flat[i + 1] else None for i in range(0, len(flat), 2)}
+        for id in self._moves(queue, [id for id in ids if id not in gone]):  # retries were in other queues
+            last = self._last_queue(queue, id)
+            if last != queue and self._find_from(queue, id) is None:
+                gone |= self.void(last, [id])
+        return gone
 
     # -- one workflow ------------------------------------------------------------
 
@@ -52,7 +78,7 @@ class Workflows(Part):
         """Store a new workflow, all of it or nothing; a second call with this id changes nothing.  The first check is
         due in `check_in` ms."""
         # First the index: what breaks off in the middle is found there, and deleted.
-        self._index("add", check_in, id)
+        self._index("add", id, check_in)
         whole = dict(fields)
         last = {"kind": whole.pop("kind")}
         items = list(whole.items())
@@ -107,11 +133,29 @@ class Workflows(Part):
         changes nothing, but what it started is returned again: enqueueing an id twice has no effect.
 
         `verb`: "close": the batch gets no more jobs.  "stop": what has not started will never start."""
-        args: list[Argument] = [verb]
-        for step, number, state, result in ends:
-            args += (step, number, state, "" if result is None else b"=" + result)
-        state, live, ready = self._on(id, "workflow_end", *args)
-        return Followed(state.decode(), int(live), [_read_ready(entry) for entry in _in_threes(ready)])
+        (followed,) = self._apply_ends([(id, ends)], verb)
+        return followed
+
+    def end_steps_of_many(self, ends: Sequence[tuple[str, Sequence[End]]]) -> list[Followed | StoreError]:
+        """Do `end_steps` for each of these workflows and its ends, ENDS_AT_ONCE at most, in one call; on a Cluster, in
+        one for each.  If the store refuses one, the error takes the place of its answer."""
+        if len(ends) == 1 or self.transport.spans:
+            try:
+                return [*self._apply_ends(ends)]
+            except (StoreUnavailable, StoreFull):
+                raise
+            except StoreError as error:
+                if len(ends) == 1:
+                    return [error]
+        # One by one.  Those that the refused call has reached return again what they returned then.
+        return [found for each in ends for found in self.end_steps_of_many([each])]
+
+    def _apply_ends(self, ends: Sequence[tuple[str, Sequence[End]]], verb: str = "") -> list[Followed]:
+        """The number of the call is kept with the first of the workflows."""
+        keys = [self.keys.workflow(id) for id, _ in ends]
+        args = [part for _, some in ends for part in _arguments_of(some)]
+        replies = self._call(load("workflow_end"), keys, WORKFLOWS + ends[0][0], [verb, *args])
+        return [_read_followed(reply) for reply in replies]
 
     def join_batch(self, id: str, queue: str, ids: Sequence[str], new: Mapping[str, bytes | int]) -> str:
         """Note that these jobs, at most MAX_BATCH, will be enqueued as jobs of the batch.  `new`: its fields if it is
@@ -119,7 +163,7 @@ class Workflows(Part):
         "full"."""
         given: list[Argument] = [part for item in new.items() for part in item]
         if new and id not in self._indexed:
-            self._index("add", 60_000, id)
+            self._index("add", id, 60_000)
             self._indexed = frozenset([*list(self._indexed)[-1000:], id])
         args = (MOST_JOBS, "join", queue, len(new), *given, *ids)
         return str(self._on(id, "workflow_join", *args).decode())
@@ -145,27 +189,43 @@ class Workflows(Part):
 
     def workflows_due(self, limit: int, again_in: int) -> list[str]:
         """Return the ids of those whose check is due.  They are due again in `again_in` ms."""
-        args = (self._clock(), limit, again_in)
-        return texts(self.transport.run(load("workflows_due"), [self.keys.fleet("workflow_checks")], args))
+        return texts(self._run_in_fleet("workflows_due", ["workflow_checks"], limit, again_in))
 
-    def check_workflow_in(self, id: str, ms: int) -> None:
-        """Check this workflow in `ms`."""
-        self._index("check", ms, id)
+    def check_workflows_in(self, times: Sequence[tuple[str, int]]) -> None:
+        """Check each of these workflows in so many ms."""
+        if times:
+            self._index("check", *(part for each in times for part in each))
 
     def forget_workflow(self, id: str) -> None:
         """Delete it with all its fields."""
         self.transport.command("UNLINK", self.keys.workflow(id))
-        self._index("drop", 0, id)
+        self._index("drop", id, 0)
 
     def _on(self, id: str, script: str, *args: Argument) -> Any:
-        return self.transport.run(load(script), [self.keys.workflow(id)], (self._clock(), *args))
+        return self._call(load(script), [self.keys.workflow(id)], WORKFLOWS + id, args)
 
-    def _index(self, verb: str, ms: int, *ids: str) -> None:
-        keys = [self.keys.fleet("workflows"), self.keys.fleet("workflow_checks")]
-        self.transport.run(load("workflow_index"), keys, (self._clock(), verb, ms, *ids))
+    def _index(self, verb: str, *times: str | int) -> None:
+        self._run_in_fleet("workflow_index", ["workflows", "workflow_checks"], verb, *times)
 
 
-def _read_note(text: bytes) -> Note:
+def _arguments_of(ends: Sequence[End]) -> list[Argument]:
+    """Return the ends of one workflow in groups of one note each, as lua/workflows/workflow_end.lua takes them."""
+    groups, args = 0, list[Argument]()
+    for (number, state, noted), group in groupby(ends, lambda end: (end.number, end.state, end.result is not None)):
+        some = [*group]
+        groups += 1
+        args += (number, state, "r" if noted else "-", len(some))
+        for end in some:
+            args += (end.step,) if end.result is None else (end.step, end.result)
+    return [groups, *args]
+
+
+def _read_followed(reply: Any) -> Followed:
+    state, live, ready = reply
+    return Followed(state.decode(), int(live), [_read_ready(entry) for entry in _in_threes(ready)])
+
+
+def read_note(text: bytes) -> Note:
     """Read an entry of `notes`, as lua/lib/notes.lua writes it."""
     head, *lines = text.split(b"\n")
     number, _, state, workflow = ([*head.decode(errors="replace").split(":", 3), "", "", ""])[:4]
@@ -173,7 +233,7 @@ def _read_note(text: bytes) -> Note:
     for line in lines:
         id, tab, result = line.partition(b"\t")
         jobs.append((id.decode(errors="replace"), result if tab else None))
-    return Note(text, workflow, read_number(number.encode()), state, jobs)
+    return Note(text[:20], workflow, read_number(number.encode()), state, jobs)
 
 
 def _in_threes(flat: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -50,6 +50,21 @@ class Remembered(NamedTuple):
     #: ms: when the job ended; while it is in the store, when it was enqueued.
     at: int
 
+    @property
+    def is_void(self) -> bool:
+        """Was there never a job with this id, and may there be none (`Store.void`)?"""
+        return self.digest == "void"
+
+
+class Move(NamedTuple):
+    """A job has left its queue to be retried in another one."""
+
+    #: of its entry in `end_calls`, which is there until the job has arrived.
+    key: str
+    #: of the attempt after which it left.
+    number: int
+    queue: str
+
 
 class ParkedName(NamedTuple):
     """Jobs of one name that wait in a queue for a worker that knows the name."""

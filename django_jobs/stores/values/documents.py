@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from django_jobs.serialization.checked import loaded
 
 #: The errors that a broken entry raises when it is decoded.
 BROKEN = (AttributeError, LookupError, TypeError, ValueError)
@@ -11,15 +12,7 @@ BROKEN = (AttributeError, LookupError, TypeError, ValueError)
 UNREADABLE = {"state": "unreadable"}
 
 
-def read_entry(text: bytes | str) -> Any:
-    """Return the value; None if it cannot be read."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def read_worker(text: bytes | str) -> dict[str, Any]:
     """Return a worker's description of itself."""
-    info = read_entry(text)
+    info = loaded(text)
     return info if isinstance(info, dict) else dict(UNREADABLE)

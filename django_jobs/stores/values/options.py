@@ -26,7 +26,7 @@ class StoreOptions:
     idempotency: int = DAY
     #: a job is dead when its worker has died this many times.  No setting: it is a promise, the same in every process.
     max_crashes: int = 3
-    #: finished jobs are also put into the archiver's outbox, which holds at most `backlog` jobs of each queue.
+    #: finished jobs are also put into the archive's backlog, which holds at most `backlog` jobs of each queue.
     archive: bool = False
     backlog: int = BACKLOG
     #: for tests: a clock in ms that replaces the store's own.

@@ -8,7 +8,9 @@ from typing import NamedTuple
 #: Most steps of a workflow, and most jobs of a batch.
 MOST_STEPS, MOST_JOBS = 10_000, 100_000
 #: Notes that one call reads, and ends that one call applies.
-NOTES_AT_ONCE, ENDS_AT_ONCE = 32, 1000
+NOTES_AT_ONCE, ENDS_AT_ONCE = 200, 1000
+#: ms after which another reader follows the notes of a queue, if the one whose turn it is makes no call.
+READ_WITHIN = 3_000
 #: How a step ended, if it was deleted: it can never end in another way.  And: it waits or runs (again).
 DELETED, LIVE = "deleted", "live"
 
@@ -16,8 +18,8 @@ DELETED, LIVE = "deleted", "live"
 class Note(NamedTuple):
     """Jobs of one workflow that ended, or wait again after their end, as one step of their queue noted them."""
 
-    #: names the note for `drop_notes`.
-    key: bytes | int
+    #: names the note for `take_notes`: its beginning, which has its number.
+    key: bytes
     workflow: str
     #: grows with every note of the queue.
     number: int

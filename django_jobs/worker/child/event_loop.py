@@ -17,8 +17,12 @@ from django_jobs.core.context import RunningJob
 from django_jobs.execution.executor import Executor, Prepared
 from django_jobs.runtime import database_connections, forks
 from django_jobs.runtime.faults import faults_end_process
+from django_jobs.runtime.job_threads import JobThread, JobThreads, WaitingThread, use
 
 logger = logging.getLogger("django_jobs.worker")
+
+#: Threads for `asyncio.to_thread`: as many as asyncio itself has at most.
+_HELPERS = 32
 
 
 class EventLoop:
@@ -40,6 +44,7 @@ class EventLoop:
         self._thread: int | None = None
         self._left: list[Any] = []
         self._pool: ThreadPoolExecutor | None = None
+        self._threads = JobThreads(_HELPERS)
 
     @property
     def is_idle(self) -> bool:
@@ -58,7 +63,7 @@ class EventLoop:
                 self._told = True
                 loop.call_soon_threadsafe(self._begin)
         else:
-            self._threads().submit(contextvars.Context().run, self._run_wrapped, prepared)
+            self._wrapped_jobs().submit(contextvars.Context().run, self._run_wrapped, prepared)
 
     def _begin(self) -> None:
         """On the loop: begin the jobs that were submitted."""
@@ -71,17 +76,24 @@ class EventLoop:
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run the coroutine on the loop, with this thread's context variables, and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(_tidied(coroutine), self.loop()).result()
+        loop, thread = self.loop(), WaitingThread(self._threads)
+        future = asyncio.run_coroutine_threadsafe(_on_thread(coroutine, thread), loop)
+        future.add_done_callback(lambda _: thread.is_over())
+        thread.serve()
+        return future.result()
 
     async def _run(self, prepared: Prepared) -> None:
         assert self.executor is not None
         with faults_end_process():  # nothing reads this task's result: the job would count as running for ever
-            self._end(prepared, await self.executor.run_on_loop(prepared))
+            thread = JobThread(self._threads)
+            use(thread)
+            attempted = await self.executor.run_on_loop(prepared)
+            await thread.is_over(prepared.claim.id, prepared.job.name)
+            self._end(prepared, attempted)
 
     def _run_wrapped(self, prepared: Prepared) -> None:
         assert self.executor is not None
         with faults_end_process():
-            database_connections.this_thread_runs_jobs()
             attempted = self.executor.run_here(prepared)
             # There may be `concurrency` threads like this: close the connections that the middleware opened.
             database_connections.close_thread()
@@ -110,6 +122,7 @@ class EventLoop:
             with self._lock:
                 if self._loop is None:
                     loop = asyncio.new_event_loop()
+                    loop.set_default_executor(self._threads.helpers)
                     thread = Thread(target=self._serve, args=(loop,), name="event loop", daemon=True)
                     thread.start()
                     self._loop, self._thread = loop, thread.ident
@@ -125,15 +138,13 @@ class EventLoop:
                 # A callback of a job's library raised it; the other jobs on this loop must continue.
                 logger.error("A task on the event loop raised %s; the loop continues", type(error).__name__)
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _wrapped_jobs(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="async job")
             return self._pool
 
 
-async def _tidied(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        return await coroutine
-    finally:
-        await database_connections.after_async_job()
+async def _on_thread(coroutine: Coroutine[Any, Any, Any], thread: WaitingThread) -> Any:
+    use(thread)
+    return await coroutine

@@ -14,12 +14,12 @@ from django_jobs.core.values import Claimed, Completion, Lane
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreCorrupt, StoreError
-from django_jobs.remote import theirs
+from django_jobs.remote import left_to_pull_workers
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.answers import LONGEST_WAIT
 from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.child.holdings import Holding
+from django_jobs.worker.child.holdings import HeldClaims
 from django_jobs.worker.child.queue_selector import QueuePicker
 from django_jobs.worker.shared_memory import SharedMemory
 
@@ -69,17 +69,17 @@ class Fetcher:
         gate: Gate,
         clock: StoreClock,
         size: Callable[[str], int],
-        holding: Holding | None = None,
+        holding: HeldClaims | None = None,
         shared: SharedMemory | None = None,
         drain: Mapping[str, int] | None = None,
         deliver: Deliver = send,
         before_wait: Callable[[], None] | None = None,
     ) -> None:
-        """`before_wait()` is called each time before this child waits for work."""
+        """`queues`: a list that may grow.  `before_wait()` is called each time before this child waits for work."""
         self.store, self.worker, self.lane, self.lease = store, worker, lane, lease
         self.gate, self.clock, self.size = gate, clock, size
-        self.holding = holding or Holding()
-        self.queues = {settings.name: settings for settings in queues}
+        self.holding = holding or HeldClaims()
+        self._served, self.queues = queues, {settings.name: settings for settings in queues}
         self.shared = shared or SharedMemory(list(self.queues), 0)
         self.drain, self.deliver, self.before_wait = drain, deliver, before_wait
         self.picker = QueuePicker(queues, strict=strict)
@@ -95,8 +95,20 @@ class Fetcher:
     @property
     def names(self) -> list[str]:
         """The queues to claim from.  Queues of remote workers, which claim over HTTP, are left out."""
-        others, is_open = theirs(self.queues), self.shared.is_open
+        others, is_open = left_to_pull_workers(self.queues), self.shared.is_open
         return [name for name in self.queues if name not in others and is_open(name)]
+
+    @property
+    def is_forsaken(self) -> bool:
+        """Has our parent renewed no lease for half of its length?  Then it is stopped or blocked, and a
+        claim of ours would be lost."""
+        return monotonic() - self.shared.renewed_at > self.lease / 2_000
+
+    @property
+    def lease_ends(self) -> float:
+        """Return until when jobs may begin (monotonic seconds).  A renewal takes up to a third of a lease, so the store
+        counts from an earlier time than `renewed_at`."""
+        return self.shared.renewed_at + self.lease / 1_500
 
     @property
     def expects_jobs(self) -> bool:
@@ -134,7 +146,7 @@ class Fetcher:
         # Set the flag first, then read the gate: a thread that closes the gate and then finds the flag unset knows that
         # no claim will follow.
         self.claiming = True
-        if self.gate.closed:
+        if self.gate.closed or self.is_forsaken:
             return None
         try:
             claimed = self._claim(queue, completion)
@@ -153,7 +165,7 @@ class Fetcher:
         self.picker.claimed(queue, got=0, left=1, next_due=None, now=monotonic())
 
     def _claim(self, queue: str, completion: Completion | None) -> Claimed:
-        if queue in theirs((queue,)):
+        if queue in left_to_pull_workers((queue,)):
             self.picker.claimed(queue, got=0, left=0, next_due=None, now=monotonic())
             return Claimed([], [], 0, None, 0)
         if ACTIVE:
@@ -171,6 +183,7 @@ class Fetcher:
                 max_running=self.queues[queue].max_concurrency,
                 up_to=None if self.drain is None else self.drain[queue],
                 knows=self._knows,
+                limits=registry.limits(),
                 completion=completion,
             )
         except StoreError:
@@ -196,13 +209,16 @@ class Fetcher:
 
     def _look(self) -> None:
         self._looked = monotonic()
-        self.picker.learn(self.store.backlog(self.names, lane=self.lane))
+        self.picker.set_backlog(self.store.backlog(self.names, lane=self.lane))
 
     def _look_round(self, now: float) -> None:
         """Check all queues: a wake-up reaches only one worker, which may have died or be busy."""
         self._looked_round = now
+        if more := self._served[len(self.queues) :]:
+            self.queues = self.queues | {settings.name: settings for settings in more}
+            self.picker.add(more)
         if names := self.names:
-            self.picker.foresee(self.store.outlook(names, lane=self.lane), now)
+            self.picker.set_outlook(self.store.outlook(names, lane=self.lane), now)
 
     def hand_over(self, *, keep: str | None = None) -> None:
         """This process will not claim for a while: wake another worker for the queues that we would check soon.

@@ -49,7 +49,7 @@ class _Ended(NamedTuple):
     size: int
 
 
-class Holding:
+class HeldClaims:
     """The claims of a child.  All its threads update it."""
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ class Holding:
         return None
 
 
-class Agreement:
+class ClaimComparison:
     """Compares the claims that the child knows with those that the store told its parent."""
 
-    def __init__(self, store: Store, worker: str, holding: Holding, lost: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, worker: str, holding: HeldClaims, lost: Callable[[str], None]) -> None:
         """`lost(queue)` is called if jobs of that queue may run in this process without a claim in the store."""
         self.store, self.worker, self.holding, self.lost = store, worker, holding, lost
         #: at the last heartbeat: batches of which the store had more claims than we, with our number; batches of which
@@ -155,7 +155,7 @@ class Agreement:
         self._missing: set[Batch] = set()
         self._told_at = 0.0
 
-    def told(self, held: Mapping[str, Mapping[str, int]], unasked: Iterable[str]) -> None:
+    def compare(self, held: Mapping[str, Mapping[str, int]], unasked: Iterable[str]) -> None:
         """Compare with what the store has (queue → token → number of claims).  `unasked` queues could not be read."""
         ours = self.holding.sizes()
         theirs = {(queue, int(token)): n for queue, tokens in held.items() for token, n in tokens.items()}

@@ -18,10 +18,11 @@ from django_jobs.stores.redis import Store
 from django_jobs.worker.child.event_loop import EventLoop
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.child.holdings import Holding
+from django_jobs.worker.child.holdings import HeldClaims
+from django_jobs.worker.child.main_thread import MainThread
 from django_jobs.worker.child.queue_selector import BatchSizer
 from django_jobs.worker.child.settler import Settler
-from django_jobs.worker.child.trial import Trial
+from django_jobs.worker.child.suspect_permission import SuspectPermission
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.messages import Busy, Idle, Retiring
@@ -32,7 +33,7 @@ from django_jobs.worker.shared_memory import SharedMemory
 logger = logging.getLogger("django_jobs.worker")
 
 
-class OneOfThem(Protocol):
+class RunnerThread(Protocol):
     """A thread, as the others see it."""
 
     @property
@@ -70,11 +71,11 @@ class Reports:
             self._channel.send(Idle())
 
 
-class Parts:
+class ChildParts:
     """The parts of one child; the process itself is built on them."""
 
     #: the threads that run jobs.
-    runners: Sequence[OneOfThem] = ()
+    runners: Sequence[RunnerThread] = ()
 
     def __init__(
         self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: Channel
@@ -83,26 +84,28 @@ class Parts:
         self.shared = shared
         self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
         self.signals, self.retry_state = Signals(), RetryState(f"Claiming for {name}")
-        self.holding = Holding()
+        self.holding = HeldClaims()
         self.sizer, self.settler = BatchSizer(), Settler(store, self.holding, shared.tally)
-        receivers.use(self.settler.telling)
+        receivers.use(self.settler.signal_thread)
         self.claimed = 0
-        self.trial = Trial(store, self.gate, channel, self.signals.wake)
+        self.permission = SuspectPermission(store, self.gate, channel, self.signals.wake)
         alone = lane is Lane.ALONE
         self.reports = Reports(channel, shared) if alone else None
         self.loop = None if alone else EventLoop(config.async_concurrency, self.settler.settle_soon)
         self.executor = Executor(
             stops=self.stops,
             clock=self.clock,
-            deliver=self.settler.telling.deliver,
+            deliver=self.settler.signal_thread.deliver,
             run_coroutine=run_coroutine_here if self.loop is None else self.loop.run_coroutine,
         )
         if self.loop is not None:
             self.loop.executor = self.executor
+        self.main_thread = MainThread(self.executor, shared.batches[0].words) if alone else None
+        self.run_here = self.executor.run_here if self.main_thread is None else self.main_thread.run_here
         self.fetcher = Fetcher(
             store,
             name,
-            config.queues,
+            config.served,
             lane=Lane.CLEAR if alone else lane,
             lease=config.lease,
             strict=config.strict,
@@ -112,7 +115,7 @@ class Parts:
             holding=self.holding,
             shared=shared,
             drain=config.drain,
-            deliver=self.settler.telling.deliver,
+            deliver=self.settler.signal_thread.deliver,
             before_wait=None if self.reports is None else self.reports.waits,
         )
         #: set when a batch begins: then the batch monitor checks.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import select
 import sys
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic, time
 from typing import NoReturn
 
@@ -14,12 +15,13 @@ from django_jobs import remote
 from django_jobs.core.context import RunningJob
 from django_jobs.core.values import Lane
 from django_jobs.events import receivers
-from django_jobs.runtime import forks
+from django_jobs.runtime import database_connections, forks
+from django_jobs.signals import child_started, child_stopping
 from django_jobs.stores.redis import Store
 from django_jobs.worker.child.batch_monitor import BatchMonitor
-from django_jobs.worker.child.holdings import Agreement
+from django_jobs.worker.child.holdings import ClaimComparison
 from django_jobs.worker.child.lease_check import AGAIN, LeaseCheck
-from django_jobs.worker.child.parts import Parts
+from django_jobs.worker.child.parts import ChildParts
 from django_jobs.worker.child.thread import Runner
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
@@ -53,12 +55,14 @@ logger = logging.getLogger("django_jobs.worker")
 _DESCRIBED = 50
 #: Seconds between two checks whether the last job has ended, while the process waits to end or to give up suspects.
 _LEAVING_INTERVAL = 0.01
+#: Seconds that a child has for its last handlers.
+GOODBYE = 5.0
 #: Seconds after which a computing thread lets another one run.  Python's default of 5 ms is longer than a batch of
 #: small jobs: the next claim would be sent only after the batch, and all threads would be idle until its answer.
 _SWITCH_INTERVAL = 0.001
 
 
-class Child(Parts):
+class Child(ChildParts):
     """A process that runs jobs: many at the same time (shared lane), or one at a time (alone lane)."""
 
     def __init__(
@@ -69,7 +73,7 @@ class Child(Parts):
         self.runners: list[Runner] = [Runner(self, n, fetch_lock) for n in range(config.threads_of(lane))]
         self.batch_monitor = BatchMonitor(self.runners, self.loop, self.sizer, self.batch_begins)
         self.lease_check = LeaseCheck(store, self._running)
-        self.agreement = Agreement(store, name, self.holding, self.lease_check.queues.add)
+        self.comparison = ClaimComparison(store, name, self.holding, self.lease_check.queues.add)
 
     # -- the main thread -------------------------------------------------------
 
@@ -77,12 +81,22 @@ class Child(Parts):
         """Run jobs until the process is told to end and nothing is left to do."""
         self.signals.install(for_parent=False)
         forks.guard(self._abandon)
+        forks.leave_to_parent()
         sys.setswitchinterval(_SWITCH_INTERVAL)
+        child_started.send_robust(None, name=self.name)
+        database_connections.close_all()  # the receivers' connections: this thread runs no jobs
         self.batch_monitor.thread.start()
         for runner in self.runners:
             runner.thread.start()
+        if self.main_thread is None:
+            self._follow()
+        else:
+            self.main_thread.serve(self._follow)
+
+    def _follow(self) -> None:
+        """Follow the parent's messages and the signals of this process until nothing is left to do."""
         while True:
-            hurries = self.gate.final or (self.trial.must_yield and self.fetcher.claiming)
+            hurries = self.gate.final or (self.permission.must_yield and self.fetcher.claiming)
             timeout = _LEAVING_INTERVAL if hurries else AGAIN if self.lease_check.queues else None
             ready = select.select([self.channel.fileno(), self.signals.fileno()], [], [], timeout)[0]
             if self.signals.fileno() in ready:
@@ -95,13 +109,28 @@ class Child(Parts):
                     self._obey(message)
                 if not self.channel.is_open:
                     os._exit(1)  # the parent, which renews our leases, is gone
-            if self.trial.yields(self.fetcher.claiming):
+            if self.permission.yields(self.fetcher.claiming):
                 self.channel.send(Yielded())
             for queue, lost in self.lease_check.settle():
                 self.channel.send(ClaimsChecked(queue, lost))
             if self.gate.final and self.is_idle:
-                self.settler.telling.finish(receivers.LAST_TIME)
+                self.settler.signal_thread.finish(receivers.LAST_TIME)
+                self._say_goodbye()
                 return
+
+    def _say_goodbye(self) -> None:
+        """Let receivers and `atexit` handlers run: log queues and traces lose nothing.  A hanging one must not keep us
+        alive."""
+
+        def run() -> None:
+            child_stopping.send_robust(None, name=self.name)
+            atexit._run_exitfuncs()
+
+        saying = Thread(target=run, daemon=True)
+        saying.start()
+        saying.join(GOODBYE)
+        if saying.is_alive():
+            logger.error("Handlers of child_stopping or atexit have not returned after %g s", GOODBYE)
 
     def _abandon(self) -> None:
         """In a copy of this process that a job has forked: run no other job, and close what belongs to this process."""
@@ -127,7 +156,7 @@ class Child(Parts):
             case Drain():
                 self.stops.everybody = True
                 self.gate.drain()
-                self.trial.give_up()
+                self.permission.give_up()
             case Retire():
                 self.gate.retire()
             case Close():
@@ -136,20 +165,20 @@ class Child(Parts):
                 self.gate.open()
             case Stop(queue=queue, id=id):
                 self.stops.jobs.add((queue, id))
-                self.trial.give_up(queue, id)
+                self.permission.give_up(queue, id)
             case ClaimsInStore(held=held, unasked=unasked):
-                self.agreement.told(held, unasked)
+                self.comparison.compare(held, unasked)
                 self.channel.send(ClaimsCompared())
             case MayRunSuspects():
-                self.trial.may_try, self.fetcher.lane = True, Lane.ALONE
+                self.permission.may_try, self.fetcher.lane = True, Lane.ALONE
             case YieldSuspects():
-                self.trial.must_yield, self.fetcher.lane = True, Lane.CLEAR
+                self.permission.must_yield, self.fetcher.lane = True, Lane.CLEAR
             case MayBegin():
-                self.trial.answer(message)
+                self.permission.answer(message)
             case CheckClaims(queue=queue):
                 self.lease_check.queues.add(queue)
             case RemoteTypes(at=at, types=types):
-                remote.learn(at, types)
+                remote.replace_types(at, types)
                 self.channel.send(TypesReceived())
             case Ping(serial=serial):
                 self.channel.send(self._status(serial))
@@ -200,5 +229,5 @@ def run_child(
         logger.critical("Worker process %s failed", name, exc_info=True)
     finally:
         logging.shutdown()
-        # Skip atexit handlers and the finally blocks on the parent's stack: they belong to the parent.
+        # Skip the finally blocks on the parent's stack: they belong to the parent.
         os._exit(status)

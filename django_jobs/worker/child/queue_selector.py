@@ -48,6 +48,10 @@ class QueuePicker:
         self._known = {settings.name: _Known(settings) for settings in queues}
         self._strict, self._rng = strict, rng
 
+    def add(self, queues: Iterable[QueueSettings]) -> None:
+        """There are more queues.  Other threads may be reading."""
+        self._known = self._known | {settings.name: _Known(settings) for settings in queues}
+
     def pick(self, now: float) -> str | None:
         """Return a queue that may have jobs to claim, or None.  An empty queue is never picked."""
         ready = [
@@ -80,12 +84,12 @@ class QueuePicker:
         else:
             known.rest, known.rests_until = 0.0, -inf
 
-    def learn(self, backlog: Mapping[str, int]) -> None:
+    def set_backlog(self, backlog: Mapping[str, int]) -> None:
         """Learn how many jobs wait in each queue."""
         for name, left in backlog.items():
             self._known[name].left = left
 
-    def foresee(self, outlook: Mapping[str, Outlook], now: float) -> None:
+    def set_outlook(self, outlook: Mapping[str, Outlook], now: float) -> None:
         """Learn where a claim may find jobs, now or later.  This replaces earlier assumptions."""
         for name, (left, due) in outlook.items():
             known = self._known[name]

@@ -14,7 +14,8 @@ from threading import Event, Lock, Thread
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, Succeeded
 from django_jobs.core.values import Completion
-from django_jobs.events.receivers import Telling
+from django_jobs.events.announce import forget_locals
+from django_jobs.events.receivers import SignalThread
 from django_jobs.exceptions import StoreError
 from django_jobs.execution.settle import (
     after_ends,
@@ -30,7 +31,7 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.runtime.faults import faults_end_process
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.sizes import MAX_BATCH, in_batches
-from django_jobs.worker.child.holdings import Holding
+from django_jobs.worker.child.holdings import HeldClaims
 from django_jobs.worker.retry import RetryState
 from django_jobs.worker.tally import Tally
 
@@ -47,12 +48,12 @@ class Settler:
     background thread settles all attempts that came since its last call, so the groups grow with the load.
     """
 
-    def __init__(self, store: Store, holding: Holding | None = None, tally: Tally | None = None) -> None:
+    def __init__(self, store: Store, holding: HeldClaims | None = None, tally: Tally | None = None) -> None:
         """`tally`: counts the ends that are recorded."""
         self.store, self._tally = store, tally
         #: sends the signals.
-        self.telling = Telling()
-        self.holding = holding or Holding()
+        self.signal_thread = SignalThread()
+        self.holding = holding or HeldClaims()
         #: attempts that were not sent yet, and calls that failed.
         self._new: deque[Attempted] = deque()
         self._again: deque[Call] = deque()
@@ -101,6 +102,7 @@ class Settler:
 
     def settle_soon(self, attempted: Attempted) -> None:
         """Settle in the background."""
+        forget_locals(attempted)
         with self._lock:
             self._unsettled += 1
         self._new.append(attempted)
@@ -172,7 +174,7 @@ class Settler:
             retry_state.worked()
         if self._tally is not None:
             self._tally.add(attempts)
-        after_ends(self.store, queue, attempts, self.telling.deliver)
+        after_ends(self.store, queue, attempts, self.signal_thread.deliver)
 
     def _retry_state(self, queue: str) -> RetryState:
         retry_state = self._retry_states.get(queue)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from math import inf
 from threading import Lock, Thread, get_native_id
@@ -17,20 +18,20 @@ from typing import TypeVar
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, Succeeded
 from django_jobs.core.values import Claim, Claimed
+from django_jobs.events.announce import forget_locals
 from django_jobs.exceptions import StoreError
 from django_jobs.execution.executor import Prepared
-from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import faults_end_process
 from django_jobs.worker.batch_memory import THREAD_ID
-from django_jobs.worker.child.parts import Parts
+from django_jobs.worker.child.parts import ChildParts
 from django_jobs.worker.shared_memory import Thread as Notes
 
 logger = logging.getLogger("django_jobs.worker")
 T = TypeVar("T")
 
-#: How many attempts that did not succeed may wait to be settled: each keeps its exception, and with it the local
-#: variables of the job.
-MOST_FAILURES = 100
+#: How many attempts that did not succeed may wait to be settled; and how many one counts as whose exception keeps the
+#: job's local variables, for receivers of signals.
+MOST_FAILURES, HEAVY = 100, 20
 
 
 class Runner:
@@ -40,7 +41,7 @@ class Runner:
     taken once.
     """
 
-    def __init__(self, child: Parts, number: int, fetch_lock: Lock) -> None:
+    def __init__(self, child: ChildParts, number: int, fetch_lock: Lock) -> None:
         self.child, self.fetch_lock = child, fetch_lock
         #: this thread's part of the shared memory, which the parent reads.
         self.notes = Notes(child.shared, number)
@@ -58,12 +59,13 @@ class Runner:
         #: the running job; when it began, and when its batch began (monotonic seconds).
         self.current: Prepared | None = None
         self.since = self.batch_since = 0.0
+        #: no job begins after that if our parent has not renewed the leases again (monotonic seconds).
+        self.begins_until = 0.0
         #: False only if the process could end now without losing anything of this thread.
         self.busy = False
         self.thread = Thread(target=self._run, name=f"runner {number}", daemon=True)
 
     def _run(self) -> None:
-        database_connections.this_thread_runs_jobs()
         self.notes.memory.words[THREAD_ID] = get_native_id()
         with faults_end_process():
             while not self.child.gate.final:
@@ -76,10 +78,11 @@ class Runner:
         child, gate = self.child, self.child.gate
         if self.offered:  # an earlier attempt to hand these back was not confirmed
             self.give_back()
-        if gate.closed or (child.reports is not None and not child.settler.is_idle):  # as in _run_batch
+        closed = gate.closed or child.fetcher.is_forsaken
+        if closed or (child.reports is not None and not child.settler.is_idle):  # as in _run_batch
             self._end_batch()
             self.busy = False
-            if gate.closed:
+            if closed:
                 with self.fetch_lock:
                     child.fetcher.hand_over()
                 if child.reports is not None:
@@ -98,7 +101,7 @@ class Runner:
                         self._take(*fetched)
                         child.count_claimed(len(fetched[1].claims))
                         if [claim for claim in fetched[1].claims if claim.suspect]:
-                            may_run = child.trial.admits()
+                            may_run = child.permission.admits()
                         if fetched[1].claims and all(runner.busy for runner in child.runners):
                             fetcher.hand_over(keep=fetched[0])
                     if gate.closed:
@@ -116,8 +119,8 @@ class Runner:
             self.give_back()
         elif fetched is not None and fetched[1].claims:
             self._run_batch(*fetched)
-            if child.trial.is_on:
-                child.trial.is_over()
+            if child.permission.is_on:
+                child.permission.is_over()
             fetcher.picker.made_room(fetched[0])
         self.busy = bool(self.done)
 
@@ -161,6 +164,11 @@ class Runner:
             # One job at a time includes its settling: otherwise, if the next job were killed, this one would run again.
             if alone and not child.settler.is_idle:
                 break
+            self.since = monotonic()
+            if self.since > self.begins_until:
+                self.begins_until = child.fetcher.lease_ends
+                if self.since > self.begins_until:
+                    break
             try:
                 number, claim = self.waiting.popleft()
             except IndexError:
@@ -208,13 +216,12 @@ class Runner:
     def _may_begin(self, claim: Claim) -> bool:
         self.batch_since = inf  # the batch monitor hands back claims that wait for long
         try:
-            return self.child.trial.may_begin(claim)
+            return self.child.permission.may_begin(claim)
         finally:
             self.batch_since = monotonic()
 
     def _run_one(self, number: int, claim: Claim) -> None:
         child = self.child
-        self.since = monotonic()
         reports = child.reports
         # An alone child notes the start: the time limit counts from then on and includes the loading of arguments.
         begins = None if reports is None else partial(reports.started, number)
@@ -227,7 +234,7 @@ class Runner:
                 if prepared.plan.is_async and child.loop is not None:
                     child.loop.submit(prepared)
                     return
-                attempted = child.executor.run_here(prepared)
+                attempted = child.run_here(prepared)
         finally:
             self.current = None
             if reports is not None:
@@ -241,7 +248,7 @@ class Runner:
             return
         else:
             self.done.append(attempted)
-            self.failures += 1
+            self.failures += 1 if forget_locals(attempted) else HEAVY
             noted = reports is None and self.failures < MOST_FAILURES
         if not noted:  # if the next job is killed, this one must not run again
             self.settle_done()
@@ -286,9 +293,8 @@ class Runner:
 
 
 def _take_all(items: deque[T]) -> list[T]:
-    taken = []
-    try:
+    taken: list[T] = []
+    with suppress(IndexError):
         while True:
             taken.append(items.popleft())
-    except IndexError:
-        return taken
+    return taken

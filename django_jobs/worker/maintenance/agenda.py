@@ -6,28 +6,36 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError
+
 from django_jobs import browse, remote
 from django_jobs.conf import get_settings
-from django_jobs.exceptions import StoreCorrupt, StoreFull
+from django_jobs.conf.release import release
+from django_jobs.exceptions import StoreFull
 from django_jobs.execution.remote_reports import RemoteWatch
-from django_jobs.operations import bulk, searching
+from django_jobs.formatting import migrate_hint
+from django_jobs.models import audit
+from django_jobs.operations import bulk, releases, searching
 from django_jobs.remote import pull_queues
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.maintenance.archiver import Archiver
 from django_jobs.worker.maintenance.eviction import EvictionWatch
 from django_jobs.worker.maintenance.tasks import RECONCILE, SAMPLED, Task
-from django_jobs.workflows import engine
+from django_jobs.workflows import end_calls, engine
 
 logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds until a task runs again after it found nothing to do.
 ARCHIVE, REMOTE, BULK, SEARCH, SNAPSHOT, EVICTION, WORKFLOWS = 4.0, 4.0, 5.0, 3.0, 5.0, 45.0, 3.0
+IDENTITIES, OUTBOX, NOTIFY, RELEASE = 60.0, 1.0, 5.0, 60.0
 #: Workflows that are checked at a time, and ms until another worker is told of them.
 _CHECKED, _AGAIN = 20, 30_000
 #: Seconds until a task runs again after it found something to do: a short pause for everything else.
 SOON = 0.05
+
+bulk.ended.add(audit.write_end)
 
 
 class RepeatedTask:
@@ -48,7 +56,9 @@ class RepeatedTask:
 
 
 def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
-    """Return the tasks that this project's settings ask for."""
+    """Return the tasks that this project's settings ask for.
+
+    What only some projects use is imported for those: every process of a worker would carry it."""
     settings = get_settings()
     wanted: list[Task] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
     wanted += [Periodic()] if config.periodic else []
@@ -57,9 +67,19 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
         RepeatedTask(search_batch, SEARCH),
         RepeatedTask(snapshot, SNAPSHOT),
         RepeatedTask(partial(workflows, store, config.queue_names), WORKFLOWS),
+        RepeatedTask(store.forget_identities, IDENTITIES),
         RepeatedTask(EvictionWatch(store).tick, EVICTION),
+        RepeatedTask(releases.noting(release()), RELEASE),
     ]
+    if settings.notify:
+        from django_jobs.operations.diagnosis.notifying import notify
+
+        wanted.append(RepeatedTask(notify, NOTIFY))
+    if settings.outbox:
+        wanted.append(RepeatedTask(send_kept(), OUTBOX))
     if settings.archive is not None:
+        from django_jobs.worker.maintenance.archiver import Archiver
+
         archiver = Archiver(store, lambda: {*config.queue_names, *pull_queues()}, config.lease)
         wanted.append(RepeatedTask(archiver.tick, ARCHIVE, archiver.leave))
     if settings.api is not None:
@@ -67,6 +87,27 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
         wanted.append(RepeatedTask(watch.tick, REMOTE))
         wanted.append(RepeatedTask(partial(sample_pull_queues, store, config.queue_names), RECONCILE))
     return wanted
+
+
+def send_kept() -> Callable[[], int]:
+    """Return what sends the entries that were left in the outbox.  It returns how many are done, and raises StoreError.
+
+    A database that cannot be reached delays only the outbox."""
+    from django_jobs.operations.relay import relay
+    from django_jobs.outbox.vacuum import Vacuum
+
+    vacuum = Vacuum()
+
+    def work() -> int:
+        try:
+            done = relay()
+            vacuum.tick(get_settings().database)
+            return done
+        except (DatabaseError, ImproperlyConfigured) as error:
+            logger.warning("The outbox cannot be read now; its entries wait: %s%s", error, migrate_hint(error))
+            return 0
+
+    return work
 
 
 def read_remote_types() -> int:
@@ -82,17 +123,11 @@ def workflows(store: Store, queues: Sequence[str]) -> int:
     read, full = 0, None
     for queue in store.unread(queues):
         try:
-            read += engine.advance(store, queue)
+            read += engine.advance(store, queue) + end_calls.follow(store, queue)
         except StoreFull as error:
             full = error
     due = store.workflows_due(_CHECKED, _AGAIN)
-    for workflow in due:
-        try:
-            engine.check(store, workflow, store.options.history_ttl)
-        except StoreFull as error:
-            full = error
-        except (StoreCorrupt, ValueError):  # one that cannot be read must not keep the others from being checked
-            logger.exception("Workflow %s cannot be checked", workflow)
+    engine.check_all(store, due, store.options.history_ttl)
     if full is not None:
         raise full
     return read + len(due)

@@ -1,4 +1,4 @@
-"""Moves finished jobs from the store's outbox to the database, and deletes those that are too old there."""
+"""Moves finished jobs from the backlog in the store to the database, and deletes those that are too old there."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SLICE, TICK = 1.0, 10.0
 PRUNE_EVERY = 60.0
 
 
-class Batch(NamedTuple):
-    """Jobs of the outbox, ready for the database."""
+class ArchiveBatch(NamedTuple):
+    """Jobs of the backlog, ready for the database."""
 
     keys: list[int | str]
     rows: archive.Rows
@@ -97,7 +97,7 @@ class Archiver:
         with ThreadPoolExecutor(1, "archive reader") as reader:
             batch = self._read(queue)
             while batch.keys:
-                following: Future[Batch] | None = None
+                following: Future[ArchiveBatch] | None = None
                 if self.clock() < until and self.store.archive_turns([queue], self.name, self.lease):
                     following = reader.submit(self._read, queue, len(batch.keys))
                 archive.write_rows(batch.rows)
@@ -108,9 +108,9 @@ class Archiver:
                 batch = following.result()
         return carried
 
-    def _read(self, queue: str, skip: int = 0) -> Batch:
+    def _read(self, queue: str, skip: int = 0) -> ArchiveBatch:
         found = self.store.archive_batch(queue, BATCH, skip)
-        return Batch([key for key, _ in found], archive.prepare([info for _, info in found]))
+        return ArchiveBatch([key for key, _ in found], archive.prepare([info for _, info in found]))
 
     def _prune(self, days: float) -> int:
         now = self.clock()

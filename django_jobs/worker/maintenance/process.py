@@ -40,7 +40,7 @@ class TaskThread:
     """Runs one task on its own thread."""
 
     def __init__(self, store: Store, lease: int, extra_task: Task, channel: Channel) -> None:
-        self.tasks = MaintenanceTasks(store, [], lease, [extra_task])
+        self.tasks = MaintenanceTasks(store, None, lease, [extra_task])
         self.channel = channel
         self.retired = False
         #: monotonic: when the current run of the task began; None between two runs.
@@ -77,7 +77,7 @@ class MaintenanceProcess:
         """Work until the parent is gone or ends this process."""
         for each in self._beside:
             each.thread.start()
-        said = 0.0
+        said, has_recovered = 0.0, False
         while True:
             timeout = SIGN if self.retired else max(min(self.tasks.due - monotonic(), SIGN), 0.0)
             while select.select([self.channel.fileno()], [], [], timeout)[0]:
@@ -91,6 +91,9 @@ class MaintenanceProcess:
             self._look_at_task_threads(now)
             if not self.retired:
                 self.tasks.step(now)
+                if not has_recovered and self.tasks.has_recovered:
+                    has_recovered = True
+                    self.channel.send(TaskHasRun())
 
     def _obey(self) -> None:
         for message in self.channel.receive():

@@ -1,6 +1,8 @@
 """Work on the store that any worker does for all: recover the jobs of lost workers, delete old jobs, repair queues.
 
 Each step is a few bounded calls to the store, so that its process can read its parent's messages in between.
+
+Long because it is one heap: when each task is due again is decided where the task is done.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ import heapq
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import cycle
+from itertools import count
 from math import inf
 from time import monotonic
 from typing import Protocol, runtime_checkable
 from uuid import uuid4
 
-from django_jobs.events.announce import announce_misplaced, announce_recovered
+from django_jobs.core import registry
+from django_jobs.events.announce import announce_expired, announce_misplaced, announce_recovered
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreError, StoreFull
 from django_jobs.formatting import counted
@@ -75,12 +78,13 @@ class MaintenanceTasks:
     def __init__(
         self,
         store: Store,
-        queues: Sequence[str],
+        queues: Sequence[str] | None,
         lease: int,
         extra_tasks: Sequence[Task] = (),
         deliver: Deliver = send,
     ) -> None:
-        """`lease` in ms; `deliver(signal_event)` sends the signals about recovered jobs."""
+        """`queues`: a list that may grow; None: only the extra tasks.  `lease` in ms; `deliver(signal_event)` sends the
+        signals about recovered jobs."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
         self.retry_state = RetryState("Maintenance")
         #: monotonic: expired leases are left alone until then.
@@ -88,13 +92,17 @@ class MaintenanceTasks:
         self._worked_at = monotonic()
         self._heap: list[tuple[float, int, Callable[[], float]]] = []
         self._started = 0
-        self.queues, self._recover_every = list(queues), min(RECOVER, self.lease / 6)
+        self.queues, self._recover_every = queues or (), min(RECOVER, self.lease / 6)
         #: what is to be done in which queues, as long as it is on the heap.
         self._waiting: set[tuple[str, str]] = set()
         #: queue → when jobs were last deleted in it (monotonic); queue → its sizes when it was last found consistent.
         self._pruned: dict[str, float] = {}
         self._sound: dict[str, str] = {}
-        self._walk = cycle(self.queues)
+        #: the limits of job types by which blocked jobs were let in, and how far that is.
+        self._limits = ""
+        self._reached: dict[str, bytes] = {}
+        self._walk = count()
+        self._has_looked = queues is None
         #: of all processes that maintain a queue, one checks it: who we are, and when we may ask again (monotonic).
         self._name = uuid4().hex
         self._not_before: dict[str, float] = {}
@@ -104,7 +112,7 @@ class MaintenanceTasks:
         self._changed, self._took = 0, 0.0
         #: is `_check_next` on the heap, and when it may run (monotonic).
         self._checks, self._next_check = False, 0.0
-        if self.queues:
+        if queues is not None:
             self._add(self._look_for_lapsed)
             self._add(self._look_for_upkeep)
         for extra_task in extra_tasks:
@@ -166,19 +174,34 @@ class MaintenanceTasks:
 
     def _look_for_lapsed(self) -> float:
         """Ask for all queues at once, so that queues in which nobody works cost nothing more."""
-        queues = self.store.lapsed(self.queues)
+        queues = self.store.lapsed(self.queues) if self.queues else []
         if monotonic() - self._worked_at > self.lease / 2:
             self.spare_expired_leases(self.lease)  # the call waited for the store, and workers could not renew either
         for queue in queues:
             self._once("recover", queue, partial(self._recover, queue, self._recover_every))
+            self._once("expire", queue, partial(self._expire, queue))
+        self._has_looked = True
         return self._recover_every
 
+    @property
+    def has_recovered(self) -> bool:
+        """Are the jobs taken back whose leases were over at the start, as far as their workers are dead?"""
+        begun = any(what == "recover" for what, _ in self._waiting)
+        return self._has_looked and not begun and all(self.store.watches_for(queue) == inf for queue in self.queues)
+
     def _look_for_upkeep(self) -> float:
+        if not self.queues:
+            return RECONCILE
         due = self.store.upkeep_due(self.queues)
         # A queue whose sizes have not changed since it was consistent is not checked again, except one in each look:
         # opposite faults leave the sizes equal.
-        anyway = next(self._walk)
+        anyway = self.queues[next(self._walk) % len(self.queues)]
         self._changed, now = 0, monotonic()
+        if self._limits != (limits := registry.limits(of_all=True)):
+            self._limits = limits
+            for queue in [queue for queue, each in due.items() if each.sizes is None]:  # no other has blocked jobs
+                self._reached[queue] = b""
+                self._once("let in", queue, partial(self._let_in, queue))
         for queue, (prune, sizes, _) in due.items():
             if sizes == "":
                 continue
@@ -247,18 +270,34 @@ class MaintenanceTasks:
         if wait > 0:
             # Do not wait for all of it: so long a pause would look like an outage, and leases would be spared for ever.
             return min(wait, every)
-        recovered = self.store.recover(queue, limit=_LIMIT)
+        recovered = self.store.recover(queue, limit=_LIMIT, spare=self.lease * 1000)
         if ACTIVE and recovered:
             crashpoint("reap.mid_batch")
         announce_recovered(queue, recovered, self.deliver)
-        return 0.0 if len(recovered) == _LIMIT else every
+        if len(recovered) == _LIMIT:
+            return 0.0
+        wait = self.store.watches_for(queue)
+        return min(wait, SOON) if wait < every else every
+
+    def _expire(self, queue: str) -> float:
+        late, more = self.store.expire(queue)
+        if late:
+            announce_expired(queue, late, self.store.now(), self.deliver)
+        return 0.0 if more else self._recover_every
 
     def _prune(self, queue: str) -> float:
         return 0.0 if MAX_BATCH in self.store.prune(queue).values() else PRUNE
 
+    def _let_in(self, queue: str) -> float:
+        """Let in jobs that are blocked and may run by the limits of this process.  The process whose turn it is to
+        check the queue may have older code, with other limits."""
+        self._reached[queue] = self.store.let_in(queue, self._limits, self._reached[queue])
+        return 0.0 if self._reached[queue] else RECONCILE
+
     def _reconcile(self, queue: str) -> float:
         buried: list[tuple[str, bytes]] = []
-        repairs = {kind: count for kind, count in self.store.reconcile(queue, buried=buried).items() if count}
+        found = self.store.reconcile(queue, buried=buried, limits=registry.limits(of_all=True))
+        repairs = {kind: count for kind, count in found.items() if count}
         repairs.pop(EARLY_ADMISSION, None)
         indexed = sum(repairs.pop(kind, 0) for kind in INDEX)
         if indexed:

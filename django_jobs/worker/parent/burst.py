@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from django_jobs.conf import QueueSettings
 from django_jobs.remote import pull_queues
@@ -23,14 +23,16 @@ class Burst:
     def __init__(
         self,
         store: Store,
-        queues: list[str],
+        queues: Sequence[str],
         child_processes: ChildProcesses,
+        finds_more: Callable[[], bool],
         *,
         up_to: Mapping[str, int] | None = None,
     ) -> None:
-        """`up_to`: queue → the number of the last job to run; None = all jobs are run."""
+        """`finds_more()` looks for new queues.  `up_to`: queue → the number of the last job to run; None = all jobs
+        are run."""
         self.store, self.queues, self.child_processes, self.up_to = store, queues, child_processes, up_to
-        self._serial = 0
+        self.finds_more, self._serial = finds_more, 0
         self._asked: set[str] = set()
         self._claimed: int | None = None
         self.due = 0.0
@@ -55,7 +57,7 @@ class Burst:
         claimed = sum(status.claimed for status in statuses)
         if self._claimed == claimed:
             return True
-        self._claimed = claimed if self._store_is_empty() else None
+        self._claimed = claimed if not self.finds_more() and self._store_is_empty() else None
         self._ask()
         return False
 

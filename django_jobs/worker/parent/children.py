@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
@@ -145,7 +146,7 @@ class ChildHandle:
         """Send it.  False: it is lost, because the child has not read its messages for long or is gone."""
         return self.channel.send(message)
 
-    def learn(self, types: RemoteTypes) -> None:
+    def send_types(self, types: RemoteTypes) -> None:
         """Send the remote job types, unless the last ones are unconfirmed: the channel of a frozen child must keep room
         for the message that tells it to end."""
         if self.listens:
@@ -192,9 +193,10 @@ class ChildProcesses:
         return len(self.children)
 
     def hold(self, name: str, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
-        """Tell the child of that name which claims the store has for it."""
+        """All leases are renewed.  Tell the child of that name so, and which claims the store has for it."""
         for child in self:
             if child.name == name:
+                child.shared.was_renewed()
                 child.hold(held, unasked)
 
     def close_queues(self, queues: frozenset[str]) -> None:
@@ -217,7 +219,7 @@ class ChildProcesses:
         """Fork one child.  Raises OSError like `fork`."""
         self._numbers += 1
         name = f"{self.name}:{self._numbers}:{token_hex(3)}"
-        shared = SharedMemory(self.config.queue_names, self.config.threads_of(lane))
+        shared = SharedMemory(self.config.queue_names, self.config.threads_of(lane), self.config.served.most)
         shared.close_queues(self.closed)
         pid, ours = self.fork(partial(run_child, self.store, self.config, name, lane, shared))
         child = self.children[pid] = ChildHandle(name, lane, pid, ours, shared)
@@ -230,8 +232,9 @@ class ChildProcesses:
         another process."""
         self.store.close()
         database_connections.close_all()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a pipe or terminal that is gone must not keep us from starting children
+                stream.flush()
         ours, theirs = pair()
         if not self._channels:
             gc.collect()

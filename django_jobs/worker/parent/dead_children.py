@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
+from django_jobs.conf.release import release
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.values import Claim, JobInfo, State
+from django_jobs.core.values import State
 from django_jobs.events.announce import announce_recovered
 from django_jobs.events.signal_events import Deliver
 from django_jobs.exceptions import StoreError
@@ -166,12 +167,7 @@ class DeadChildren:
         info = self.store.get(job.queue, job.id)
         if info is None or info.state is not State.RUNNING or info.token != job.token:
             return None  # the attempt ended at the last moment, or a person moved the job: leave that as it is
-        claim = claim_of(info, worker)
+        claim = info.claim._replace(worker=worker)
         error = over_time((job.timeout or 0) / 1000)
-        return failed_elsewhere(claim, error, "timeout", self.store.now(), int((monotonic() - job.at) * 1000))
-
-
-def claim_of(info: JobInfo, worker: str) -> Claim:
-    """Return the claim of a running job, rebuilt from its entry in the store."""
-    known = info.failures, info.crashes, info.parked_at, info.at, worker
-    return Claim(info.id, info.queue, info.token, info.record, *known, since=info.since)
+        ran = int((monotonic() - job.at) * 1000)
+        return failed_elsewhere(claim, error, "timeout", self.store.now(), ran, release())

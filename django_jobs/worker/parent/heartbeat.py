@@ -14,7 +14,7 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.idle_queues import IdleQueues
-from django_jobs.worker.parent.reach import SHORT, Reach
+from django_jobs.worker.parent.queue_capacity import SHORT, QueueCapacity
 from django_jobs.worker.retry import RetryState
 
 #: queue → token → number of claims: what the store has for one child.
@@ -50,7 +50,7 @@ class Heartbeat:
         command: Callable[[str], None],
         holds_nothing: Callable[[str, str, float], None] = lambda worker, queue, asked_at: None,
         holds: Callable[[str, Held, Sequence[str]], None] = lambda worker, held, unasked: None,
-        reach: Reach,
+        capacity: QueueCapacity,
     ) -> None:
         """The callbacks pass on the store's answers: `asked_to_stop(child, queue, id)`, `command(word)` and
         `holds_nothing(child, queue, monotonic time of the call)`, which means that the child may have lost its claims.
@@ -58,9 +58,9 @@ class Heartbeat:
         self.store, self.config, self.name = store, config, name
         self.workers, self.describe = workers, describe
         self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
-        self.holds, self.reach = holds, reach
+        self.holds, self.capacity = holds, capacity
         self.lease = config.lease / 1000
-        self.idle_queues = IdleQueues(reach.child_processes, self.lease)
+        self.idle_queues = IdleQueues(capacity.child_processes, self.lease)
         self.interval = self.lease / BEATS
         self.retry_state = RetryState("Heartbeat")
         self._showing = RetryState("Sending the heartbeat")
@@ -112,7 +112,7 @@ class Heartbeat:
             calls = list(self._together())
             for n, queues in enumerate(calls, 1):
                 self._renew(queues, workers, held, unasked)
-                self.reach.judge(monotonic() - self._began, n, len(calls), sum(map(len, calls)))
+                self.capacity.adjust(monotonic() - self._began, n, len(calls), sum(map(len, calls)))
                 yield
             self._each_call.append((monotonic() - self._began) / len(calls) if calls else inf)
             for worker in workers:
@@ -131,10 +131,10 @@ class Heartbeat:
         """Queues of servers that answer come first, then those of the server that failed longest ago.  Within these,
         the queue renewed longest ago comes first."""
         now, queues, idle = monotonic(), list[str](), list[str]()
-        to_renew = self.reach.to_renew()
+        to_renew = self.capacity.to_renew()
         of_each = Counter(self.store.server_of(queue) for queue in to_renew)
         calls = sum(-(-number // self.store.renewed_at_once) for number in of_each.values())
-        # On a slow link all are renewed, so that `reach` leaves queues before their leases would be renewed too late.
+        # On a slow link all are renewed, so that `capacity` closes queues before their leases are renewed too late.
         is_fast = min(self._each_call) * calls < self.lease * SHORT
         for queue in to_renew:
             (idle if is_fast and self.idle_queues.is_idle(queue, now) else queues).append(queue)
@@ -161,7 +161,7 @@ class Heartbeat:
     def _renew(self, queues: list[str], workers: list[str], held: dict[str, Held], unasked: list[str]) -> None:
         if ACTIVE:
             crashpoint("heartbeat.before_send")
-        asked_at, quiet = monotonic(), self.reach.quiet(queues)
+        asked_at, quiet = monotonic(), self.capacity.quiet(queues)
         calls = {queue: self.idle_queues.calls(queue) for queue in queues}
         server = self.store.server_of(queues[0])
         try:
@@ -192,7 +192,7 @@ class Heartbeat:
             holds = any(renewal.holds or renewal.asked for renewal in answer.values())
             self.idle_queues.renewed(queue, calls[queue], holds=holds, now=asked_at)
             if queue in quiet:
-                self.reach.renewed(queue, answer)
+                self.capacity.renewed(queue, answer)
 
     @property
     def silence(self) -> float:

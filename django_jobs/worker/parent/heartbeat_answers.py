@@ -8,7 +8,7 @@ from django_jobs.worker.messages import Stop
 from django_jobs.worker.parent.children import ChildProcesses
 
 
-class Told:
+class HeartbeatAnswers:
     """Passes the store's answers about a child's jobs on to that child."""
 
     def __init__(self, store: Store, child_processes: ChildProcesses) -> None:

@@ -24,7 +24,7 @@ from django_jobs.worker.messages import (
 from django_jobs.worker.os_signals import kill
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.retry import RetryState
-from django_jobs.worker.signal_sender import SignalOutbox
+from django_jobs.worker.signal_sender import UnsentSignals
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -49,7 +49,7 @@ class MaintenanceMonitor:
         self._pause = SHORTEST_PAUSE
         self._spare_until = 0.0
         #: signals that are not sent to their receivers yet.
-        self.signal_outbox = SignalOutbox()
+        self.unsent_signals = UnsentSignals()
         self._retired = False
         self._no_room = RetryState("Starting the maintenance process", of_store=False)
 
@@ -58,9 +58,9 @@ class MaintenanceMonitor:
         if self.pid in self.child_processes.foreign:
             self._died(self.child_processes.foreign.pop(self.pid), now)
         if self.channel is not None:
-            self.signal_outbox.give(self.channel)
+            self.unsent_signals.give(self.channel)
         if not self.pid:
-            if now >= self._not_before and (self.signal_outbox or not self._retired):
+            if now >= self._not_before and (self.unsent_signals or not self._retired):
                 self._start(now)
         elif now - self._heard > STUCK:
             logger.error("The maintenance process has not reported for %d s: it is replaced", int(STUCK))
@@ -79,34 +79,35 @@ class MaintenanceMonitor:
                 case RemoteTypes():
                     self._pass_on(message)
                 case SignalBegun():
-                    self.signal_outbox.begun()
+                    self.unsent_signals.begun()
                 case SignalSent():
-                    self.signal_outbox.sent()
-        self.signal_outbox.give(self.channel)
+                    self.unsent_signals.sent()
+        self.unsent_signals.give(self.channel)
 
     def _pass_on(self, types: RemoteTypes) -> None:
         """Pass remote job types on to the living children, and keep them for children that are forked later."""
-        remote.learn(types.at, types.types)
+        remote.replace_types(types.at, types.types)
         for child in self.child_processes:
-            child.learn(types)
+            child.send_types(types)
 
     def fileno(self) -> int | None:
         """Return the file descriptor that has its messages; None if there is none."""
         return self.channel.fileno() if self.channel is not None and self.channel.is_open else None
 
     def has_begun(self, now: float) -> bool:
-        """Has every task run once?  True also if that takes too long: a database may not answer."""
-        return self.begun >= len(self.extra_tasks) or (self.pid != 0 and now - self._started > PATIENCE)
+        """Has every task run once, and that of the store taken back what lost workers held?  True also if that takes
+        too long: a database may not answer."""
+        return self.begun > len(self.extra_tasks) or (self.pid != 0 and now - self._started > PATIENCE)
 
     def announce(self, signal_event: SignalEvent) -> None:
         """Have the signal sent to its receivers: by this maintenance process, or by the next."""
-        self.signal_outbox.add(signal_event)
+        self.unsent_signals.add(signal_event)
         if self.channel is not None:
-            self.signal_outbox.give(self.channel)
+            self.unsent_signals.give(self.channel)
 
     def has_told(self, now: float) -> bool:
         """Have all signals been sent?  True also if a receiver takes too long."""
-        return not self.signal_outbox or now - self.signal_outbox.moved_at > PATIENCE
+        return not self.unsent_signals or now - self.unsent_signals.moved_at > PATIENCE
 
     def spare_expired_leases(self, seconds: float) -> None:
         """Have no expired leases recovered for that many seconds."""
@@ -161,7 +162,7 @@ class MaintenanceMonitor:
             self.read()
         self.child_processes.forget(self.pid)
         self.pid, self.channel = 0, None
-        self.signal_outbox.maintenance_died()
+        self.unsent_signals.maintenance_died()
         if now - self._started > LONGEST_PAUSE:
             self._pause = SHORTEST_PAUSE
         logger.error("The maintenance process died (status %d)", status)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from secrets import token_hex
 from time import time
 from typing import Any
 
 from django_jobs import __version__
 from django_jobs.conf import settings_module
+from django_jobs.conf.release import release
 from django_jobs.core.registry import digest, names
 from django_jobs.formatting import counted
 from django_jobs.samples.worker import ENDS, WorkerSamples
@@ -34,7 +36,8 @@ class WorkerStatus:
         self.state = "running"
         #: returns what is wrong with this worker (see health.py).
         self.problems: Callable[[], list[str]] = list
-        self.started_at = int(time() * 1000)
+        self.release = release()  # before the first child is forked: all processes of a worker run the same code
+        self.started_at, self.incarnation = int(time() * 1000), token_hex(6)
         self.totals, self.samples = totals or Totals(), WorkerSamples(self.started_at)
         self._is_new = False
 
@@ -47,7 +50,7 @@ class WorkerStatus:
     def summary(self) -> str:
         config = self.config
         size = f"{counted(config.processes, 'process', 'processes')} × {counted(config.threads, 'thread')}"
-        return f"{size}, queues {', '.join(config.queue_names)}"
+        return f"{size}, queues {', '.join(config.served.written)}"
 
     def describe(self) -> dict[str, Any]:
         self._is_new = True
@@ -71,10 +74,14 @@ class WorkerStatus:
             "pid": os.getpid(),
             "state": self.state,
             "started_at": self.started_at,
-            "queues": self.config.queue_names,
+            "incarnation": self.incarnation,
+            "queues": list(self.config.queue_names),
+            "patterns": self.config.served.open_patterns,
+            "excluded": self.config.served.excluded,
             "closed": len(self.child_processes.closed),
             "closed_queues": sorted(self.child_processes.closed)[:MOST_NAMED],
             "version": __version__,
+            "release": self.release,
             "knows": digest(),
             "settings": settings_module(),
             "jobs": names()[:MOST_NAMED],

@@ -32,10 +32,10 @@ from django_jobs.worker.parent.dead_children import DeadChildren
 from django_jobs.worker.parent.frozen import FrozenChildren
 from django_jobs.worker.parent.health import Health
 from django_jobs.worker.parent.heartbeat import Heartbeat
-from django_jobs.worker.parent.heartbeat_answers import Told
+from django_jobs.worker.parent.heartbeat_answers import HeartbeatAnswers
 from django_jobs.worker.parent.maintenance_monitor import MaintenanceMonitor
 from django_jobs.worker.parent.pool import ChildPool
-from django_jobs.worker.parent.reach import Reach
+from django_jobs.worker.parent.queue_capacity import QueueCapacity
 from django_jobs.worker.parent.status import WorkerStatus
 from django_jobs.worker.parent.suspects import Suspects
 from django_jobs.worker.retry import RetryState
@@ -62,9 +62,9 @@ class Supervisor:
         self.dead_children = DeadChildren(store, config.queue_names, crash_loop.forgive, self.maintenance.announce)
         self.child_pool = ChildPool(config, self.child_processes, self.dead_children, crash_loop, self._give_up)
         self.alarm, self.suspects = Alarm(self._keep_time, self._last_resort), Suspects(self.child_pool)
-        self.frozen, self.told = FrozenChildren(store, self.child_processes), Told(store, self.child_processes)
-        ends_itself = config.burst or config.drain is not None
-        reach = Reach(config.queues, config.lease / 1000, self.child_processes, keeps_all=ends_itself)
+        self.frozen = FrozenChildren(store, self.child_processes)
+        answers = HeartbeatAnswers(store, self.child_processes)
+        self.capacity = QueueCapacity(config.served, config.lease, self.child_processes, keeps_all=config.ends_itself)
         self.worker_status = WorkerStatus(config, self.name, self.child_processes, self.dead_children.totals)
         self.heartbeat = Heartbeat(
             store,
@@ -72,14 +72,15 @@ class Supervisor:
             self.name,
             workers=lambda: [child.name for child in self.child_processes],
             describe=self.worker_status.describe,
-            asked_to_stop=self.told.asked_to_stop,
+            asked_to_stop=answers.asked_to_stop,
             command=self._command,
-            holds_nothing=self.told.holds_nothing,
+            holds_nothing=answers.holds_nothing,
             holds=self.child_processes.hold,
-            reach=reach,
+            capacity=self.capacity,
         )
         self.health = Health(config, self.child_processes, self.heartbeat, self.worker_status)
-        self.burst = Burst(store, config.queue_names, self.child_processes, up_to=config.drain) if ends_itself else None
+        burst = Burst(store, config.queue_names, self.child_processes, self.capacity.look, up_to=config.drain)
+        self.burst = burst if config.ends_itself else None
         self._burst_retry_state = RetryState("Checking whether all jobs have run")
         #: monotonic: when running jobs are killed; None unless the worker is stopping.
         self.deadline: float | None = None
@@ -135,6 +136,7 @@ class Supervisor:
         with self.alarm.looking():
             self.dead_children.step(now)
             self.frozen.step(now)
+            self.capacity.step(now)
             is_over = self.deadline is None and self.burst is not None and self._burst_is_over(self.burst, now)
         if is_over:
             self.stop("everything has run")
@@ -151,7 +153,7 @@ class Supervisor:
     def _is_over(self) -> bool:
         if self.deadline is None or self.child_processes:
             return False
-        return not (self.dead_children or self.maintenance.signal_outbox) or monotonic() > self.deadline + LAST_WORDS
+        return not (self.dead_children or self.maintenance.unsent_signals) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
         moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.suspects.due(now),
@@ -159,7 +161,7 @@ class Supervisor:
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)
         if not self.heartbeat.retry_state.is_on:
-            moments.append(self.frozen.due)
+            moments += [self.frozen.due, self.capacity.due]
             if self.dead_children:
                 moments.append(self.dead_children.due)
             if self.deadline is None and self.burst is not None and self._burst_may_end(now):

@@ -6,7 +6,7 @@ only the suspect that was running is charged a second time, and not the others.
 A suspect whose next crash would be its last begins only when nothing else runs in this worker: a job that has not
 crashed yet may run beside it, and be the one that kills the worker.  Such a suspect waits with its claim.  Meanwhile
 the other children claim nothing, and none is started.  The price: for as long as it waits and runs, this worker does
-nothing else.
+nothing else.  After it has waited in vain, it does other work for as long as it has waited.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ BUSY = 0.1
 INTERVAL, FRACTION = 0.05, 1 / 20
 #: Seconds for which a worker waits for the end of its other jobs, before it gives the suspect to another worker, which
 #: may be idle.  The next time it waits twice as long.  After LONGEST the suspect begins beside the jobs that still run,
-#: or it might never begin.  Together, this takes about an hour.
+#: or it might never begin.  Together, this takes about an hour and a half.
 PATIENCE, LONGEST = 30.0, 1920.0
-#: Seconds for which a worker runs no suspects after it has given one away: time for others to claim it.
-REST = 10.0
 
 
 class Suspects:
@@ -149,8 +147,9 @@ class Suspects:
         if self._patience >= LONGEST:
             self._begin(holder)
             return
+        # Time for others to claim it.  While many suspects wait, each worker spends at most half of its time on that.
+        self._rests_until = now + self._patience
         self._patience *= 2
-        self._rests_until = now + REST
         self._take_back(holder)
         self._answer(holder, begins=False)
         holder.waits = None

@@ -6,6 +6,7 @@ import pytest
 
 from django_jobs.core.values import Added, Lane, State
 from tests.contract.acts import FAILED, Q, claim, claim_ids, enqueue, ids_in, state_of, totals
+from tests.contract.ways_back import parked, refiled, released
 
 KEY = "ab" * 32
 
@@ -139,7 +140,37 @@ class TestAQueueWithAMaximumLength:
     def test_refuses_what_would_exceed_it(self, store, make_job):
         assert store.enqueue(Q, [make_job("a"), make_job("b")], max_length=2) == [Added.ADDED, Added.ADDED]
         assert store.enqueue(Q, [make_job("c")], max_length=2) == [Added.FULL]
+
+    def test_is_free_of_late_jobs_once_they_are_expired(self, store, make_job, clock):
+        over = clock.now + 5
+        late = [make_job("late", expires_at=over), make_job("due", run_at=clock.now + 1, expires_at=over)]
+        enqueue(store, *late, make_job("in time", expires_at=over + 1), make_job("ever"))
+        assert store.expire(Q) == ([], False)
+        clock.advance(5)
+        assert [job.id for job in store.expire(Q)[0]] == ["due", "late"]
+        assert ids_in(store, State.EXPIRED) == ["due", "late"]
+        assert store.enqueue(Q, [make_job("b"), make_job("c")], max_length=3) == [Added.FULL, Added.FULL]
+        assert store.enqueue(Q, [make_job("d")], max_length=3) == [Added.ADDED]
+        assert store.expire(Q) == ([], False)
+
+    def test_is_not_taken_from_jobs_that_have_begun(self, store, make_job, clock):
+        enqueue(store, *(make_job(id, expires_at=clock.now + 5) for id in ("runs", "failed")))
+        claims = claim(store, limit=2)
+        store.retry(claims[1], FAILED, 10)
+        clock.advance(5)
+        assert store.expire(Q) == ([], False)
+        assert state_of(store, "runs") is State.RUNNING
         assert store.get(Q, "c") is None
+
+    @pytest.mark.parametrize("back", [released, parked, refiled])
+    def test_is_free_of_late_jobs_that_came_back_without_having_begun(self, store, make_job, clock, back):
+        """Their time counts wherever they wait: no claim has to meet them."""
+        enqueue(store, make_job("a", expires_at=clock.now + 5))
+        (claimed,) = claim(store)
+        back(store, claimed, clock)
+        clock.advance(5)
+        assert [job.id for job in store.expire(Q)[0]] == ["a"]
+        assert store.enqueue(Q, [make_job("b")], max_length=1) == [Added.ADDED]
 
     def test_takes_all_jobs_of_a_call_or_none(self, store, make_job):
         enqueue(store, make_job("a"))
@@ -204,17 +235,17 @@ class TestARunOfASchedule:
     def test_at_a_later_time_is_added_and_remembered(self, store, make_job, clock):
         enqueue(store, make_job("a", schedule_run=("nightly", clock.now)))
         assert enqueue(store, make_job("b", schedule_run=("nightly", clock.now + 60_000))) == [Added.ADDED]
-        assert store.last_runs(Q) == {"nightly": clock.now + 60_000}
+        assert store.last_runs([Q]) == {"nightly": (clock.now + 60_000, Q)}
 
     def test_of_another_schedule_is_another(self, store, make_job, clock):
         enqueue(store, make_job("a", schedule_run=("one", clock.now)))
         assert enqueue(store, make_job("b", schedule_run=("two", clock.now))) == [Added.ADDED]
-        assert store.last_runs(Q) == {"one": clock.now, "two": clock.now}
+        assert store.last_runs([Q]) == {"one": (clock.now, Q), "two": (clock.now, Q)}
 
     def test_that_was_refused_has_not_been(self, store, make_job, clock):
         enqueue(store, make_job("a"))
         assert store.enqueue(Q, [make_job("b", schedule_run=("nightly", clock.now))], max_length=1) == [Added.FULL]
-        assert store.last_runs(Q) == {}
+        assert store.last_runs([Q]) == {}
 
     def test_sent_again_gets_the_same_answer(self, store, make_job, clock):
         job = make_job("a", schedule_run=("nightly", clock.now))

@@ -6,7 +6,7 @@ import pytest
 
 from django_jobs.core.values import Added, State
 from django_jobs.stores.values.answers import Remembered
-from tests.contract.acts import FAILED, Q, claim, complete, enqueue, finish, ids_in, start, state_of, totals
+from tests.contract.acts import FAILED, Q, claim, complete, enqueue, finish, ids_in, info, start, state_of, totals
 
 DAY = 86_400_000
 DIGEST = "d" * 20
@@ -141,8 +141,86 @@ class TestAnIdThatWasGiven:
         assert ids_in(small, State.QUEUED) == ["a"]
 
 
+class TestAnAnswerToAnEqualJob:
+    """The call is sent twice: the caller did not learn the answer, or died before it could note it."""
+
+    POLICIES = pytest.mark.parametrize(
+        ("policy", "answer"),
+        [("skip", Added.DUPLICATE), ("replace", Added.REPLACED), ("debounce", Added.REPLACED)],
+    )
+
+    @POLICIES
+    @pytest.mark.parametrize("beside", [False, True])
+    def test_is_the_same_when_the_holder_has_ended(self, store, make_job, given, policy, answer, beside):
+        others = [make_job()] if beside else []  # not the short script
+        equal = {"unique": "ab" * 32, "unique_mode": "queued"}
+        enqueue(store, make_job("first", **equal))
+        twice = given(**equal, on_conflict=policy)
+        assert enqueue(store, twice, *others)[0] is answer
+        complete(store, *claim(store, 2))
+        assert enqueue(store, twice, *others)[0] is answer
+        assert enqueue(store, given(digest=""))[0] is answer
+        assert state_of(store, "charge-7") is None
+
+    @pytest.mark.parametrize("beside", [False, True])
+    def test_is_the_same_when_the_holder_came_with_the_same_call(self, store, make_job, given, beside):
+        equal = {"unique": "ab" * 32, "unique_mode": "success"}
+        both = [given("first", **equal), given(**equal), *([make_job()] if beside else [])]
+        assert enqueue(store, *both)[:2] == [Added.ADDED, Added.DUPLICATE]
+        complete(store, *claim(store, 2))
+        assert enqueue(store, *both)[:2] == [Added.EXISTS, Added.DUPLICATE]
+
+    @pytest.mark.parametrize("beside", [False, True])
+    def test_is_not_remembered_if_the_holder_had_no_room(self, store, make_job, given, beside):
+        equal = {"unique": "ab" * 32, "unique_mode": "success"}
+        both = [given("first", **equal), given(**equal), *([make_job()] if beside else [])]
+        enqueue(store, make_job("full"))
+        assert store.enqueue(Q, both, max_length=1)[:2] == [Added.FULL, Added.FULL]
+        assert enqueue(store, both[1]) == [Added.ADDED]
+
+    def test_leaves_newer_arguments_alone(self, store, make_job, given):
+        equal = {"unique": "ab" * 32, "unique_mode": "queued", "on_conflict": "replace"}
+        enqueue(store, make_job("first", **equal))
+        twice = given(args=b"[[1],{}]", **equal)
+        enqueue(store, twice)
+        enqueue(store, make_job("newer", args=b"[[2],{}]", **equal))
+        assert enqueue(store, twice) == [Added.REPLACED]
+        assert b"[[2],{}]" in info(store, "first").record
+
+    def test_stays_when_a_batch_gives_the_id_up(self, store, make_job, given):
+        equal = {"unique": "ab" * 32, "unique_mode": "queued"}
+        enqueue(store, make_job("first", **equal))
+        enqueue(store, given(**equal))
+        assert store.void(Q, ["charge-7"]) == {"charge-7": None}
+        assert enqueue(store, given(**equal)) == [Added.DUPLICATE]
+
+    def test_is_forgotten_after_its_time(self, store, make_job, given, clock):
+        equal = {"unique": "ab" * 32, "unique_mode": "queued"}
+        enqueue(store, make_job("first", **equal))
+        enqueue(store, given(**equal))
+        complete(store, *claim(store))
+        clock.advance(DAY)
+        assert store.prune(Q)["remembered"] == 1
+        assert enqueue(store, given(**equal)) == [Added.ADDED]
+
+    def test_costs_nothing_without_an_id_of_the_callers(self, store, make_job):
+        enqueue(store, make_job("first", unique="ab" * 32), make_job("second", unique="ab" * 32))
+        enqueue(store, make_job("third", unique="ab" * 32))
+        assert [store.remembered(Q, id) for id in ("first", "second", "third")] == [None] * 3
+
+
 def test_an_ordinary_id_is_not_remembered(small, make_job, clock):
     finish(small, State.SUCCEEDED, make_job("a"))
     outrun(small, make_job, clock)
     assert small.remembered(Q, "a") is None
     assert enqueue(small, make_job("a")) == [Added.ADDED]
+
+
+def test_an_id_that_was_given_up_is_refused_for_an_hour_however_short_ids_are_remembered(make_store, make_job, clock):
+    store = make_store(idempotency=0)
+    store.void(Q, ["a"])
+    clock.advance(3_599_999)
+    store.prune(Q)
+    assert enqueue(store, make_job("a")) == [Added.EXISTS]
+    clock.advance(1)
+    assert enqueue(store, make_job("a")) == [Added.ADDED]

@@ -170,9 +170,11 @@ class TestEveryPathThatEndsAJob:
         getattr(store, verb)(Q, ["a"], *(["reason"] if verb == "kill" else []))
         assert not taken()
 
-    def test_frees_the_lock_when_a_running_one_is_killed(self, store, unique, mode, taken):
-        start(store, unique("a", mode))
+    def test_frees_the_lock_when_a_running_one_is_killed_and_has_ended(self, store, unique, mode, taken):
+        (claimed,) = start(store, unique("a", mode))
         store.kill(Q, ["a"], "reason")
+        assert bool(taken()) is (mode != "queued")
+        store.release(Q, [claimed])
         assert not taken()
 
     def test_frees_the_lock_when_it_expires(self, store, unique, mode, taken, clock):
@@ -220,12 +222,13 @@ class TestARevivalWithAnotherKey:
         store.revive(Q, ["a"], record=make_job("a", unique=OTHER).record)
         assert enqueue(store, unique("c")) == [Added.DUPLICATE]
 
-    def test_leaves_the_new_key_to_another_who_holds_it(self, store, unique, make_job):
+    def test_leaves_the_new_key_to_another_who_holds_it_and_changes_nothing(self, store, unique, make_job):
         store.bury(start(store, unique("a"))[0], FAILED)
         enqueue(store, make_job("b", unique=OTHER))
-        assert store.revive(Q, ["a"], record=make_job("a", unique=OTHER).record) == ["a"]
-        store.delete(Q, ["b"])
-        assert enqueue(store, make_job("c", unique=OTHER)) == [Added.ADDED]
+        before = info(store, "a")
+        assert store.revive(Q, ["a"], record=make_job("a", unique=OTHER).record) == []
+        assert info(store, "a") == before
+        assert enqueue(store, unique("c")) == [Added.ADDED]
 
     def test_of_a_job_that_lost_its_key_takes_it_where_it_is_free_again(self, store, unique, clock):
         (claimed,) = start(store, unique("a"))
@@ -234,6 +237,94 @@ class TestARevivalWithAnotherKey:
         store.delete(Q, ["b"])
         store.revive(Q, ["a"])
         assert enqueue(store, unique("c")) == [Added.DUPLICATE]
+
+
+class TestFromTheTimeAtWhichAJobExpires:
+    """Nobody has claimed since, so it still waits."""
+
+    @pytest.fixture(params=[0, 5], ids=["queued", "scheduled"])
+    def late(self, request, store, unique, clock):
+        enqueue(store, unique("late", "running", expires_at=clock.now + 10, run_at=clock.now + request.param))
+        clock.advance(10)
+
+    @pytest.mark.parametrize("policy", ["skip", "replace", "debounce"])
+    def test_its_key_is_free(self, store, unique, late, policy):
+        before = info(store, "late")
+        assert enqueue(store, unique("a", "running")._replace(on_conflict=policy)) == [Added.ADDED]
+        assert info(store, "late") == before
+        assert [job.id for job in claim(store, 2)] == ["a"]
+        assert state_of(store, "late") is State.EXPIRED
+        assert enqueue(store, unique("b", "running")) == [Added.DUPLICATE]
+
+    def test_a_retry_by_hand_of_another_may_have_its_key(self, store, unique, clock):
+        store.bury(start(store, unique("dead", "running"))[0], FAILED)
+        enqueue(store, unique("late", "running", expires_at=clock.now + 10))
+        assert store.revive(Q, ["dead"]) == []
+        clock.advance(10)
+        assert store.revive(Q, ["dead"]) == ["dead"]
+
+    @pytest.mark.parametrize("way", ["revive", "edit", "retry", "release", "recover"])
+    def test_a_job_that_waits_again_has_its_key(self, store, unique, make_job, clock, way):
+        (claimed,) = start(store, unique("a", "queued"))
+        if way == "edit":
+            enqueue(store, make_job("edited", unique=OTHER))
+        enqueue(store, unique("late", "running", expires_at=clock.now + 10))
+        clock.advance(10)
+        if way == "revive":
+            store.bury(claimed, FAILED)
+            assert store.revive(Q, ["a"]) == ["a"]
+        elif way == "edit":
+            was, record = info(store, "edited").record, unique("edited", "queued", args=b"[[2],{}]").record
+            assert store.edit(Q, "edited", record, was=was) == "edited"
+        elif way == "retry":
+            store.retry(claimed, FAILED, 0)
+        elif way == "release":
+            store.release(Q, [claimed])
+        else:
+            store.recover(Q, worker="w")
+        assert enqueue(store, unique("b", "running")) == [Added.DUPLICATE]
+
+    def test_it_is_not_retried_by_hand_beside_the_job_that_has_its_key(self, store, unique, late):
+        before = info(store, "late")
+        enqueue(store, unique("a", "running"))
+        assert store.revive(Q, ["late"]) == []
+        assert info(store, "late") == before
+        assert [job.id for job in claim(store, 2)] == ["a"]
+
+    def test_it_is_not_put_off_and_not_edited(self, store, unique, late, clock):
+        was = info(store, "late").record
+        assert store.reschedule(Q, ["late"], clock.now + 1000) == []
+        assert store.edit(Q, "late", unique("late", args=b"[[1],{}]").record, was=was) == "moved"
+        assert claim(store) == []
+        assert state_of(store, "late") is State.EXPIRED
+
+    def test_one_that_has_begun_keeps_its_key(self, store, unique, clock):
+        (claimed,) = start(store, unique("a", "running", expires_at=clock.now + 10))
+        clock.advance(10)
+        assert enqueue(store, unique("b", "running")) == [Added.DUPLICATE]
+        store.snooze(claimed, 1000)
+        assert enqueue(store, unique("b", "running")) == [Added.DUPLICATE]
+        assert store.reschedule(Q, ["a"], clock.now + 1000) == ["a"]
+
+
+class TestAJobThatEndedAndLostItsKey:
+    @pytest.mark.parametrize("mode", ["queued", "running", "success", "period"])
+    def test_is_not_revived_beside_the_job_that_has_it(self, store, unique, clock, mode):
+        (claimed,) = start(store, unique("a", mode, unique_for=1))
+        store.bury(claimed, FAILED)
+        clock.advance(10)
+        assert enqueue(store, unique("b", mode, unique_for=DAY)) == [Added.ADDED]
+        before = info(store, "a")
+        assert store.revive(Q, ["a"]) == []
+        assert info(store, "a") == before
+        assert store.key_holders(Q, {"a": before.record}) == {"a": "b"}
+        store.delete(Q, ["b"])
+        assert store.revive(Q, ["a"]) == ["a"]
+
+    def test_of_two_with_one_key_one_is_revived(self, store, unique):
+        for id in ("a", "b"):
+            store.bury(start(store, unique(id, "running"))[0], FAILED)
+        assert len(store.revive(Q, ["a", "b"])) == 1
 
 
 class TestALockForAPeriod:

@@ -82,6 +82,18 @@ class TestWhatAClaimReads:
         assert 16 + 4 <= read <= 16 + 4 + 16
 
 
+def test_jobs_that_expire_are_told_in_answers_of_bounded_size(store, make_job, clock):
+    for n in range(MANY):
+        enqueue(store, make_job(f"a-{n:02}", args=ARGS, expires_at=clock.now + 5))
+    clock.advance(5)
+    got, more = list[str](), True
+    while more:
+        late, more = store.expire(Q)
+        assert sum(len(job.record) for job in late) < MAX_BYTES + LARGE + 200
+        got += [job.id for job in late]
+    assert got == [f"a-{n:02}" for n in range(MANY)]
+
+
 def test_what_a_lost_worker_held_is_all_taken_back_however_large(store, make_job):
     start(store, *[make_job(f"a-{n}", args=ARGS) for n in range(14)])
     start(store, *[make_job(f"b-{n}", args=ARGS) for n in range(14)])

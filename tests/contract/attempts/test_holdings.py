@@ -13,7 +13,7 @@ from django_jobs.core.outcome import RetryIn
 from django_jobs.core.values import Claim, Lane, State
 from django_jobs.stores.redis import Store
 from django_jobs.worker.child import holdings as module
-from django_jobs.worker.child.holdings import Agreement, Holding
+from django_jobs.worker.child.holdings import ClaimComparison, HeldClaims
 from tests.contract.acts import (
     FAILED,
     LEASE,
@@ -106,8 +106,8 @@ class Worker:
     """A child's knowledge, and the heartbeats of its parent."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.holding, self.lost = store, Holding(), list[str]()
-        self.agreement = Agreement(store, "w", self.holding, self.lost.append)
+        self.store, self.holding, self.lost = store, HeldClaims(), list[str]()
+        self.comparison = ClaimComparison(store, "w", self.holding, self.lost.append)
 
     def claim(self, lane: Lane = Lane.SHARED) -> list[Claim]:
         return self.holding.claim(self.store, Q, "w", 10, lane=lane, lease=LEASE).claims
@@ -120,7 +120,7 @@ class Worker:
         for _ in range(times):
             told: Any = self.store.renew([Q], ["w"], LEASE)[Q]
             held = {Q: {str(token): n for token, n in told["w"].holds.items()}} if "w" in told else {}
-            self.agreement.told(held, [])
+            self.comparison.compare(held, [])
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def worker(store: Store) -> Worker:
     return Worker(store)
 
 
-class TestAgreement:
+class TestClaimComparison:
     @pytest.mark.parametrize("at_most_once", [False, True])
     def test_hands_back_what_the_worker_never_heard_of_uncounted(self, store, worker, make_job, at_most_once):
         start(store, make_job("a", at_most_once=at_most_once))

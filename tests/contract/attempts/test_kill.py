@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.core.values import Killed, Lane, State
+from django_jobs.core.values import Added, Killed, Lane, State
 from tests.contract.acts import (
     FAILED,
     LEASE,
@@ -15,9 +15,20 @@ from tests.contract.acts import (
     complete,
     enqueue,
     info,
+    notes_of,
     start,
     state_of,
 )
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+
+
+def lose(store, clock):
+    """The lease of "w" ends, and maintenance looks."""
+    clock.advance(LEASE)
+    store.extend(Q, ["other"], LEASE)
+    store.recover(Q)
+
 
 #: how a killed attempt ends → what says so to the store
 ENDS = {
@@ -26,14 +37,14 @@ ENDS = {
     "its worker hands it back": lambda store, claimed, clock: store.release(Q, [claimed]),
     "its process was ended": lambda store, claimed, clock: store.release_worker(Q, "w"),
     "its process died": lambda store, claimed, clock: store.recover(Q, worker="w"),
-    "its lease ended": lambda store, claimed, clock: (clock.advance(LEASE), store.extend(Q, ["other"], LEASE)),
+    "its lease ended": lambda store, claimed, clock: lose(store, clock),
 }
 
 
-def kill_running(store, *jobs):
+def kill_running(store, *jobs, state=State.DEAD):
     """The claims of these, which were killed while they ran."""
     claims = start(store, *jobs)
-    assert store.kill(Q, [claimed.id for claimed in claims], "by hand") == [claimed.id for claimed in claims]
+    assert store.kill(Q, [claimed.id for claimed in claims], "by hand", state) == [claimed.id for claimed in claims]
     return claims
 
 
@@ -90,6 +101,73 @@ class TestUntilTheAttemptHasEnded:
         claim(store, 9, worker="other")
         assert (state_of(store, "a"), state_of(store, "b")) == (State.BLOCKED, State.RUNNING)
 
+    def test_it_keeps_its_place_in_the_queue(self, store, make_job, clock, end):
+        (claimed,) = kill_running(store, make_job("a"))
+        enqueue(store, make_job("b"))
+        assert claim(store, worker="other", max_running=1) == []
+        assert store.standing(Q, "b").running == 1
+        ENDS[end](store, claimed, clock)
+        assert claim_ids(store, worker="other", max_running=1) == ["b"]
+
+    @pytest.mark.parametrize("mode", ["running", "success"])
+    def test_it_keeps_its_lock(self, store, make_job, clock, end, mode):
+        (claimed,) = kill_running(store, make_job("a", unique=KEY, unique_mode=mode))
+        store.reconcile(Q)
+        assert enqueue(store, make_job("b", unique=KEY)) == [Added.DUPLICATE]
+        ENDS[end](store, claimed, clock)
+        assert enqueue(store, make_job("b", unique=KEY)) == [Added.ADDED]
+
+    @pytest.mark.parametrize("change", [True, False])
+    def test_its_lock_is_not_freed_by_another_key_of_the_job(self, store, make_job, clock, end, change):
+        (claimed,) = kill_running(store, make_job("a", unique=KEY, unique_mode="running"))
+        other = make_job("a", args=b"[[2],{}]", unique=OTHER, unique_mode="running").record
+        if change:
+            was = info(store, "a").record
+            store.revive(Q, ["a"])
+            assert store.edit(Q, "a", other, was=was) == "edited"
+        else:
+            store.revive(Q, ["a"], record=other)
+        assert enqueue(store, make_job("b", unique=KEY)) == [Added.DUPLICATE]
+        assert enqueue(store, make_job("c", unique=OTHER)) == [Added.DUPLICATE]
+        ENDS[end](store, claimed, clock)
+        assert enqueue(store, make_job("b", unique=KEY)) == [Added.ADDED]
+        assert enqueue(store, make_job("c", unique=OTHER)) == [Added.DUPLICATE]
+
+    def test_its_workflow_is_not_told(self, store, make_job, clock, end):
+        (claimed,) = kill_running(store, make_job("a", workflow="flow"))
+        assert notes_of(store, Q) == []
+        assert store.standing(Q, "a").stopping == "w"
+        ENDS[end](store, claimed, clock)
+        assert [(note.workflow, note.state) for note in notes_of(store, Q)] == [("flow", State.DEAD)]
+        assert store.standing(Q, "a").stopping == ""
+
+    @pytest.mark.parametrize("move", ["reschedule", "debounce"])
+    def test_the_job_does_not_run_again_if_its_time_is_changed(self, store, make_job, clock, end, move):
+        (claimed,) = kill_running(store, make_job("a", unique=KEY, unique_mode="running"))
+        store.revive(Q, ["a"])
+        if move == "reschedule":
+            store.reschedule(Q, ["a"], clock() + 10)
+        else:
+            later = {"on_conflict": "debounce", "run_at": clock() + 10}
+            enqueue(store, make_job("b", unique=KEY, unique_mode="running", **later))
+        clock.advance(10)
+        assert claim(store, worker="other") == []
+        assert state_of(store, "a") is State.BLOCKED
+        ENDS[end](store, claimed, clock)
+        (again,) = claim(store, worker="other")
+        assert again.id == "a"
+        assert store.retry(again, FAILED, 0) is State.RETRY
+
+    @pytest.mark.parametrize("verb", ["kill", "cancel"])
+    def test_a_key_that_only_the_waiting_job_has_is_freed_when_it_ends(self, store, make_job, clock, end, verb):
+        (claimed,) = kill_running(store, make_job("a", unique=KEY, unique_mode="running"))
+        store.revive(Q, ["a"], record=make_job("a", args=b"[[2],{}]", unique=OTHER, unique_mode="running").record)
+        getattr(store, verb)(Q, ["a"], *(["again"] if verb == "kill" else []))
+        assert enqueue(store, make_job("c", unique=OTHER)) == [Added.ADDED]
+        assert enqueue(store, make_job("b", unique=KEY)) == [Added.DUPLICATE]
+        ENDS[end](store, claimed, clock)
+        assert enqueue(store, make_job("b", unique=KEY)) == [Added.ADDED]
+
     def test_a_job_that_runs_alone_waits_alone(self, store, make_job, clock, end):
         (claimed,) = kill_running(store, make_job("a", alone=True))
         store.revive(Q, ["a"])
@@ -98,12 +176,53 @@ class TestUntilTheAttemptHasEnded:
         assert [again.id for again in claim_alone(store, worker="other")] == ["a"]
 
 
+def test_history_keeps_a_job_until_its_attempt_has_ended(make_store, make_job, clock):
+    store = make_store(dead_ttl=1)
+    (claimed,) = kill_running(store, make_job("a"))
+    clock.advance(10)
+    assert store.prune(Q)["dead"] == 0
+    complete(store, claimed)
+    assert store.prune(Q)["dead"] == 1
+
+
+@pytest.mark.parametrize("verb", ["kill", "cancel"])
+def test_the_workflow_of_a_job_that_ends_before_its_attempt_is_told_of_one_end(store, make_job, verb):
+    (claimed,) = kill_running(store, make_job("a", workflow="flow"))
+    store.revive(Q, ["a"])
+    getattr(store, verb)(Q, ["a"], *(["again"] if verb == "kill" else []))
+    assert notes_of(store, Q) == []
+    complete(store, claimed)
+    assert [note.state for note in notes_of(store, Q)] == [State.DEAD if verb == "kill" else State.CANCELLED]
+
+
+def test_the_workflow_of_a_job_that_runs_again_after_its_attempt_is_told_of_no_end(store, make_job):
+    (claimed,) = kill_running(store, make_job("a", workflow="flow"))
+    store.revive(Q, ["a"])
+    complete(store, claimed)
+    assert notes_of(store, Q) == []
+
+
 def test_of_a_holder_that_is_gone_nothing_is_waited_for(store, make_job, clock):
     start(store, make_job("a", limit_key="k", limit=1))
     clock.advance(LEASE)
     store.kill(Q, ["a"], "by hand")
     store.revive(Q, ["a"])
+    store.recover(Q)
     assert claim_ids(store, worker="other") == ["a"]
+
+
+def test_a_step_of_the_clock_frees_nothing_of_a_killed_attempt(store, make_job, clock):
+    """Its worker has not renewed its lease by the new time yet; the process may still run the function."""
+    (claimed,) = kill_running(store, make_job("a", limit_key="k", limit=1))
+    enqueue(store, make_job("b", limit_key="k", limit=1))
+    store.lapsed([Q])
+    clock.advance(2 * LEASE)
+    store.reconcile(Q)
+    assert store.recover(Q, spare=LEASE) == []
+    assert claim_ids(store, worker="other") == []
+    assert told(store) == [("a", claimed.token)]
+    complete(store, claimed)
+    assert claim_ids(store, worker="other") == ["b"]
 
 
 def test_a_remote_job_that_was_killed_is_waited_for_until_its_lease_ends(store, make_job, clock):
@@ -113,7 +232,6 @@ def test_a_remote_job_that_was_killed_is_waited_for_until_its_lease_ends(store, 
     store.revive(Q, ["a"])
     assert claim(store) == []
     clock.advance(LEASE)
-    store.extend(Q, ["w"], LEASE)
     assert store.overdue(Q) == []
     assert claim_ids(store) == ["a"]
 
@@ -147,3 +265,24 @@ def test_a_worker_that_renews_late_is_told_of_a_killed_attempt_by_every_call(sto
     asked = [store.extend(Q, ["w"], LEASE) for _ in range(2)]
     assert asked[0] == asked[1]
     assert list(asked[0]["w"]) == ["a"]
+
+
+def test_a_killed_job_may_be_cancelled_instead_of_dead(store, make_job):
+    """What follows is the same: it keeps what it holds until its attempt has ended, and then its workflow is told."""
+    job = make_job("a", workflow="flow", unique=KEY, unique_mode="running", limit_key="k", limit=1)
+    (claimed,) = kill_running(store, job, state=State.CANCELLED)
+    assert state_of(store, "a") is State.CANCELLED
+    assert notes_of(store, Q) == []
+    assert enqueue(store, make_job("b", unique=KEY, unique_mode="running")) == [Added.DUPLICATE]
+    enqueue(store, make_job("c", limit_key="k", limit=1))
+    assert claim_ids(store) == []
+    complete(store, claimed)
+    assert [note.state for note in notes_of(store, Q)] == [State.CANCELLED]
+    assert claim_ids(store) == ["c"]
+    assert enqueue(store, make_job("b", unique=KEY, unique_mode="running")) == [Added.ADDED]
+
+
+def test_a_waiting_job_may_be_killed_as_cancelled(store, make_job):
+    enqueue(store, make_job("a"))
+    assert store.kill(Q, ["a"], "by hand", State.CANCELLED) == ["a"]
+    assert (state_of(store, "a"), info(store, "a").attempts[-1].outcome) == (State.CANCELLED, "killed")

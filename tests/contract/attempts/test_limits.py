@@ -110,6 +110,33 @@ class TestASlotThatFrees:
         assert claim_ids(store, 9) == ["c"]
 
 
+class TestALimitThatHasGrown:
+    """However many jobs it has room for now, no call takes the server's time for all of them."""
+
+    MANY, AT_ONCE = 1200, 1000
+
+    @pytest.fixture
+    def blocked(self, store, limited):
+        enqueue(store, *[limited(f"{n:04}") for n in range(self.MANY // 2)])
+        enqueue(store, *[limited(f"{n:04}") for n in range(self.MANY // 2, self.MANY)])
+        assert [claim_ids(store, 1000) for _ in range(3)] == [["0000"], [], []]
+        return [f"{n:04}" for n in range(1, self.MANY)]
+
+    @pytest.mark.parametrize("most", [5000, 0])
+    def test_lets_in_some_at_each_check(self, store, blocked, most):
+        for left in (699, 199, 0):
+            store.let_in(Q, f"\ntests.job {most}\n")
+            assert counts(store).get("blocked", 0) == left
+
+    def test_lets_in_some_at_each_claim(self, store, limited, blocked):
+        enqueue(store, limited("last"))
+        got = []
+        while ids := claim_ids(store, 300, limits="\ntests.job 5000\n"):
+            assert self.MANY - counts(store).get("blocked", 0) <= len(got) + self.AT_ONCE + 1
+            got += ids
+        assert sorted(got) == [*blocked, "last"]
+
+
 class TestABlockedJob:
     @pytest.mark.parametrize(
         ("verb", "state"),
@@ -173,7 +200,7 @@ class TestAQueueWithALimit:
     def test_at_its_limit_does_not_wake_others_for_nothing(self, store, make_job):
         enqueue(store, make_job("a"), make_job("b"))
         store.claim(Q, "w", 9, lease=1000, max_running=1)
-        while store.wait_for_work([Q], 0.01) is not None:
+        while store.wait_for_work([Q], 0.3) is not None:
             pass
         store.claim(Q, "w", 9, lease=1000, max_running=1)
         assert store.wait_for_work([Q], 0.01) is None

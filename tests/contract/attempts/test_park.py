@@ -35,17 +35,6 @@ class TestPark:
         assert found.parked_at == clock.now
         assert found.record == claimed.record
 
-    def test_gives_the_slot_and_the_claim_back(self, store, make_job):
-        (claimed,) = start(store, make_job("a", limit_key="k", limit=1))
-        store.park(claimed, OLD)
-        assert [each.id for each in start(store, make_job("b", limit_key="k", limit=1))] == ["b"]
-
-    def test_becomes_cancelled_if_the_job_was_asked_to_stop(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        store.cancel(Q, ["a"])
-        assert store.park(claimed, OLD) is State.CANCELLED
-        assert state_of(store, "a") is State.CANCELLED
-
     @pytest.mark.parametrize("verb", ["cancel", "delete", "revive", "reschedule"])
     def test_leaves_a_job_that_people_may_move(self, store, make_job, verb):
         enqueue(store, make_job("a", name="new"))

@@ -81,11 +81,6 @@ class TestRecover:
         (moved,) = store.recover(Q, worker="w") if verb == "recover" else store.release_worker(Q, "w")
         assert (moved.attempt, moved.claimed_at, moved.at) == (1, started, started + 700)
 
-    def test_makes_the_old_claim_stale(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        store.recover(Q, worker="w")
-        assert store.release(Q, [claimed]) == ["a"]
-
     def test_buries_a_job_at_its_third_crash(self, store, make_job):
         enqueue(store, make_job("a"))
         states = []

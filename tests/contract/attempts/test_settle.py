@@ -1,4 +1,4 @@
-"""What ends an attempt: complete, retry, snooze, bury, discard, release, checkin."""
+"""What ends an attempt: complete, retry, snooze, bury, release, checkin.  For many at once, see test_settle_many.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from django_jobs.core.values import Attempt, Lane, Recovered, State
 from tests.contract.acts import (
     FAILED,
     LEASE,
-    LOST,
     Q,
     claim,
     claim_ids,
@@ -104,25 +103,6 @@ class TestRetry:
         clock.advance(1)
         assert claim_ids(store) == ["a"]
 
-    def test_becomes_cancelled_if_the_job_was_asked_to_stop(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        store.cancel(Q, ["a"])
-        assert store.retry(claimed, FAILED, 5000) is State.CANCELLED
-        assert state_of(store, "a") is State.CANCELLED
-
-    def test_keeps_the_25_newest_lines_of_the_log(self, store, make_job):
-        enqueue(store, make_job("a"))
-        for n in range(27):
-            store.retry(claim(store)[0], FAILED._replace(attempt=n, error=f"e{n}\n"), 0)
-        assert [a.attempt for a in info(store, "a").attempts] == list(range(2, 27))
-        assert info(store, "a").attempts[-1].error == "e26\n"
-
-    def test_is_counted(self, store, make_job):
-        (claimed,) = start(store, make_job("a", name="n"))
-        store.retry(claimed, FAILED, 0)
-        counted = totals(store)
-        assert [counted[e] for e in ("failed", "failed:n", "retried", "retried:n", "dead")] == [1, 1, 1, 1, 0]
-
 
 class TestSnooze:
     def test_moves_running_to_scheduled_and_is_no_failure(self, store, make_job, clock):
@@ -132,12 +112,6 @@ class TestSnooze:
         assert (found.state, found.at, found.failures, found.attempts) == (State.SCHEDULED, clock.now + 5000, 0, ())
         clock.advance(5000)
         assert claim(store)[0].attempt == 1
-
-    def test_becomes_cancelled_if_the_job_was_asked_to_stop(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        store.cancel(Q, ["a"])
-        assert store.snooze(claimed, 5000) is State.CANCELLED
-        assert state_of(store, "a") is State.CANCELLED
 
 
 class TestBury:
@@ -151,27 +125,11 @@ class TestBury:
         counted = totals(store)
         assert [counted[e] for e in ("failed", "dead", "dead:n")] == [1, 1, 1]
 
-    def test_is_no_failure_where_the_worker_was_lost(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        assert store.bury(claimed, LOST)
-        assert info(store, "a").failures == 0
-        assert totals(store)["failed"] == 0
-
     def test_keeps_bytes_that_nobody_can_read(self, store, make_job):
         (claimed,) = start(store, make_job("a")._replace(record=b"\xff"))
         assert store.bury(claimed, Attempt(1, "corrupt", 0, error="line 1"))
         assert info(store, "a").record == b"\xff"
         assert info(store, "a").attempts[0].outcome == "corrupt"
-
-
-class TestDiscard:
-    def test_moves_running_to_cancelled_with_the_reason(self, store, make_job, clock):
-        (claimed,) = start(store, make_job("a"))
-        assert store.discard(claimed, Attempt(1, "discarded", 0, error="not needed"))
-        found = info(store, "a")
-        assert (found.state, found.at, found.failures) == (State.CANCELLED, clock.now, 0)
-        assert found.attempts[0].error == "not needed"
-        assert totals(store)["cancelled"] == 1
 
 
 class TestRelease:

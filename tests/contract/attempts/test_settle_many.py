@@ -18,6 +18,7 @@ from tests.contract.acts import (
     enqueue,
     ids_in,
     info,
+    notes_of,
     start,
     state_of,
     totals,
@@ -164,7 +165,7 @@ def test_the_report_that_ended_each_is_kept(store, make_job):
     claims = start(store, make_job("a"), make_job("b"), make_job("c"))
     reports = [claims[0]._replace(report="ab12"), claims[1], claims[2]._replace(report="cd34")]
     settle(store, reports, "retry", "retry", "bury")
-    assert [store.reported(Q, id) for id in "abc"] == ["ab12", "", "cd34"]
+    assert [store.reported([Q], id) for id in "abc"] == ["ab12", "", "cd34"]
 
 
 def test_a_holder_has_only_the_claims_that_have_not_ended(store, make_job):
@@ -198,7 +199,7 @@ def test_the_steps_of_workflows_are_noted(store, make_job):
     jobs = [make_job(f"w{n}.0", workflow=f"w{n}") for n in range(2)]
     claims = start(store, *jobs, make_job("w0.1", workflow="w0"), make_job("w1.1", workflow="w1"), make_job("x"))
     settle(store, claims, "bury", "discard", "bury", "retry", "bury")
-    said = {(note.workflow, note.state, job) for note in store.notes(Q) for job, _ in note.jobs}
+    said = {(note.workflow, note.state, job) for note in notes_of(store, Q) for job, _ in note.jobs}
     assert said == {("w0", "dead", "w0.0"), ("w1", "cancelled", "w1.0"), ("w0", "dead", "w0.1")}
 
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from django_jobs.core.values import Added, Lane, State
+from django_jobs.core.values import Added, Ended, Lane, State
 from tests.contract.acts import FAILED, LEASE, LOST, Q, claim, complete, done, enqueue, info, start
-from tests.support.fsck import fsck
+from tests.support.fsck import Snapshot, fsck
 
 IDS = ["j0", "j1"]
 #: how often each is met: what leads on is met more often than what ends everything
 VERBS = [
     *("enqueue", "claim", "complete", "revive") * 3,
-    *("once", "retry", "snooze", "park", "bury", "discard", "release", "checkin", "recover", "release_worker"),
-    *("cancel", "kill", "delete", "reschedule", "edit", "time", "prune", "reconcile"),
+    *("once", "retry", "snooze", "park", "refile", "bury", "discard", "release", "checkin"),
+    *("recover", "release_worker", "cancel", "kill", "delete", "reschedule", "edit", "time", "prune", "reconcile"),
 ]
 HISTORIES = st.lists(st.tuples(st.sampled_from(VERBS), st.sampled_from(IDS)), min_size=60, max_size=150)
 
@@ -60,7 +60,10 @@ class Walk:
                 store.reschedule(Q, [id], self.clock.now + 300)
             case "edit":
                 if (found := store.get(Q, id)) is not None:
-                    store.edit(Q, id, self.make_job(id, args=b"[[2],{}]").record, was=found.record)
+                    record = self.make_job(id, args=b"[[2],{}]").record
+                    if b"expires_at" in found.record:  # which an edit keeps
+                        record = found.record.replace(b"[[],{}]", b"[[2],{}]")
+                    store.edit(Q, id, record, was=found.record)
             case _ if held is None:
                 pass
             case "complete":
@@ -73,6 +76,8 @@ class Walk:
                 store.bury(held, FAILED if id != "j1" else LOST)
             case "discard":
                 store.discard(held, FAILED)
+            case "refile":
+                store.settle(Q, [Ended(held, "refile", record=held.record)])
             case "release":
                 store.release(Q, [held])
             case "checkin":
@@ -92,6 +97,7 @@ def test_no_history_leaves_anything_behind(make_store, make_job, clock):
         for verb, id in history:
             one.step(verb, id)
             assert left_behind(store) == [], (verb, id)
+            assert list(Snapshot(store, Q).expiries()) == [], (verb, id)
 
     walk()
 

@@ -346,6 +346,13 @@ class TestTheFleet:
         assert store.publish_worker("w1", {}, 15_000) == ["quiet", "stop"]
         assert store.publish_worker("w1", {}, 15_000) == []
 
+    def test_keeps_a_command_from_a_later_worker_of_the_same_name(self, store):
+        store.publish_worker("w1", {"incarnation": "a"}, 15_000)
+        assert store.command_worker("w1", "stop")
+        assert store.publish_worker("w1", {"incarnation": "b"}, 15_000) == []
+        assert store.command_worker("w1", "quiet")
+        assert store.publish_worker("w1", {"incarnation": "b"}, 15_000) == ["quiet"]
+
     def test_has_no_command_for_a_worker_that_is_not_there(self, store, clock):
         assert not store.command_worker("w1", "stop")
         store.publish_worker("w1", {}, 1000)

@@ -76,6 +76,23 @@ def test_each_job_of_the_groups_is_listed_once_and_in_order(store, make_job, clo
 
 
 @DIRECTIONS
+def test_a_page_of_many_groups_reads_few_more_jobs_than_it_has(redis_store, make_job, clock, monkeypatch, reverse):
+    monkeypatch.setattr(lists, "OPENED", 1000)
+    store, groups, limit = redis_store, 20, 100
+    for n in range(limit):
+        ids = [f"{n:02}-{group:02}" for group in range(groups)]
+        store.enqueue("a", [make_job(id, name=f"type{id[3:]}") for id in ids])
+        store.kill("a", ids, "common")
+        clock.advance(1000)
+    found = store.failure_groups(["a"], State.DEAD)
+    assert len(found) == groups
+    store.transport.client.config_resetstat()
+    assert len(store.listed(["a"], State.DEAD, limit, groups=found, reverse=reverse)[0]) == limit
+    stats = store.transport.client.info("commandstats")
+    assert stats["cmdstat_zscore"]["calls"] <= limit + groups
+
+
+@DIRECTIONS
 def test_few_jobs_among_many_others_are_found(store, make_job, clock, reverse):
     for n in range(6):
         for queue in QUEUES:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from django_jobs.core.values import State
-from django_jobs.enqueue.handle import JobHandle, get_job
+from django_jobs.enqueueing.handle import JobHandle, get_job
 from django_jobs.exceptions import JobNotFound
 from django_jobs.stores import use_store
 from tests.contract.acts import Q, complete, finish, ids_in, start, state_of

@@ -226,8 +226,7 @@ def test_a_queue_without_samples_has_none(store, clock):
 
 
 @pytest.mark.redis
-def test_a_sample_that_arrives_late_changes_nothing(redis_store, make_job, clock, monkeypatch):
-    """So of two workers that have read the same totals, one has an effect."""
+def test_of_two_workers_that_have_read_the_same_totals_one_has_an_effect(redis_store, make_job, clock, monkeypatch):
     sent, once = [], redis_store.transport.run
     redis_store.sample([Q])
     clock.advance(FINE)
@@ -239,7 +238,8 @@ def test_a_sample_that_arrives_late_changes_nothing(redis_store, make_job, clock
     before = redis_store.samples([Q], FINE)
     assert before[Q].log.bases[ALL].counts == (3, 0, 0)
     (first, *_) = [call for call in sent if call[0].name == "sample"]
-    once(*first)
+    script, keys, (clock_at, _, _, *args) = first
+    once(script, keys, (clock_at, "of another worker", "1", *args))
     assert redis_store.samples([Q], FINE) == before
 
 

@@ -12,7 +12,7 @@ from time import monotonic
 import pytest
 
 from django_jobs.core.values import State
-from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import JobFailed, JobNotFound, StoreMisconfigured, StoreUnavailable
 from django_jobs.stores import use_store
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, finish, info, start

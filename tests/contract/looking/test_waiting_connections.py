@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import JobFailed
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store

@@ -116,7 +116,9 @@ class TestRevive:
         store.revive(Q, ["a"])
         found = info(store, "a")
         assert (found.failures, found.crashes, len(found.attempts)) == (0, 0, 1)
-        assert claim(store)[0].attempt == 1
+        assert (claim(store)[0].attempt, info(store, "a").failures) == (2, 0), (
+            "the number of an attempt is not given again"
+        )
 
     def test_goes_on_counting_before_an_end(self, store, in_state):
         in_state("a", State.RETRY)
@@ -188,8 +190,27 @@ class TestKill:
         assert (info(store, "a").attempts[-1].attempt, info(store, "a").attempts[-1].worker) == (0, "")
         assert counted(info(store, "a")) == [True, False]
 
+    @pytest.mark.parametrize("end", ["kill", "stop", "discard", "bury"])
+    def test_and_every_other_end_gives_the_number_of_the_attempt_to_no_later_one(self, store, make_job, end):
+        (held,) = start(store, make_job("a"))
+        if end == "kill":
+            store.kill(Q, ["a"], "by hand")
+            store.release(Q, [held])
+        elif end == "stop":
+            store.cancel(Q, ["a"])
+            store.release(Q, [held])
+        else:
+            getattr(store, end)(held, FAILED)
+        for _ in range(2):
+            store.revive(Q, ["a"])
+            store.kill(Q, ["a"], "while it waits")
+        store.revive(Q, ["a"])
+        (again,) = claim(store)
+        assert (held.attempt, again.attempt, again.failures, again.crashes) == (1, 2, 0, 0)
+        assert info(store, "a").earlier == 1
+
     def test_leaves_a_log_in_which_the_attempts_that_count_have_increasing_numbers(self, store, make_job):
-        """Attempts before a person let the job run again do not count, and their numbers are given out again."""
+        """Attempts before a person let the job run again do not count, and no number is given out again."""
         (held,) = start(store, make_job("a"))
         store.retry(held, FAILED._replace(attempt=1), 0)
         (held,) = claim(store)
@@ -205,7 +226,7 @@ class TestKill:
         (held,) = claim(store)
         store.retry(held, FAILED._replace(attempt=held.attempt), 0)
         found = info(store, "a")
-        assert [entry.attempt for entry in found.attempts] == [1, 2, 1, 2]
+        assert [entry.attempt for entry in found.attempts] == [1, 2, 3, 4]
         assert counted(found) == [False, False, True, True]
 
     def test_takes_the_claim_away_at_once_and_reports_the_job_as_asked_to_stop(self, store, make_job):

@@ -218,7 +218,7 @@ class TestReconcile:
 
     def test_names_every_kind(self, store):
         assert set(store.reconcile(Q)) == {
-            "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
+            "claim_without_lease", "job_without_place", "place_without_job",
             "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job",
             "failed_without_index", "index_without_failed",
         }  # fmt: skip

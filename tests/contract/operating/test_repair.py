@@ -147,3 +147,12 @@ def test_one_process_checks_a_queue_for_all_until_it_stops_to(store, clock):
     clock.advance(1)
     assert store.check_turn(Q, "b", 30_000) == 0
     assert store.check_turn(Q, "a", 30_000) == 30_000
+
+
+def test_keys_that_are_free_by_now_are_no_faults(store, make_job, clock):
+    """Of a job that is too late to start, and of a period that is over: nothing is wrong, and nothing is reported."""
+    enqueue(store, make_job("late", unique="ab" * 32, expires_at=clock.now + 500))
+    enqueue(store, make_job("period", unique="cd" * 32, unique_mode="period", unique_for=10))
+    clock.advance(70_000)
+    assert store.faults(Q).found == {}
+    assert repairs(store) == {}

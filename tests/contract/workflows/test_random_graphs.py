@@ -13,6 +13,7 @@ from django_jobs.core.values import State
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import settle
 from django_jobs.workflows import engine
+from tests.contract.acts import lose_notes, notes_of
 from tests.contract.workflows.steps import CANCELLED, DEAD, ENDS, RAN, act, claims, store
 from tests.support.dose import dose
 
@@ -73,8 +74,7 @@ class Readers:
 
     def read(self, drop=False):
         """Read the notes; perhaps die before they are dropped, or after half of the work.  Perhaps be late."""
-        notes = self.store.notes("default")
-        by_workflow = list(engine._by_workflow(notes).items())
+        by_workflow = list(engine._by_workflow(notes_of(self.store, "default")).items())
         self.rng.shuffle(by_workflow)
         for workflow, ends in by_workflow:
             if drop or self.rng.random() < 0.7:
@@ -85,7 +85,7 @@ class Readers:
                 if drop or self.rng.random() < 0.5:
                     engine.follow(self.store, old, known)
         if drop:
-            self.store.drop_notes("default", [note.key for note in notes])
+            lose_notes(self.store, "default")
 
 
 def fresh():

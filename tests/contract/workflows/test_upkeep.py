@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from contextlib import suppress
 
-from django_jobs import PREVIOUS, Batch, StoreUnavailable, Workflow, chain, group
+import pytest
+from django.conf import settings
+from django.test import override_settings
+
+from django_jobs import PREVIOUS, Batch, BatchClosed, StoreUnavailable, TooManySteps, Workflow, chain, group
 from django_jobs.core.values import Added, Claim
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import settle
 from django_jobs.stores import use_store
-from django_jobs.stores.values.workflows import End
+from django_jobs.stores.values.workflows import READ_WITHIN, End
 from django_jobs.workflows import engine, sending
+from tests.contract.acts import lose_notes, notes_of
 from tests.contract.workflows.steps import DEAD, ENDS, RAN, act, claims, run, store
 
 __all__ = ["store"]
@@ -31,7 +36,7 @@ def settled_without_notes(store):
     """Run what waits, and lose the notes, as a server does that lost its last second."""
     for claim in claims(store):
         settle(store, Executor(close_connections=False).attempt(claim, store))
-    store.drop_notes(Q, [note.key for note in store.notes(Q)])
+    lose_notes(store, Q)
 
 
 def test_first_steps_that_were_not_enqueued_are_enqueued_by_the_check(store, clock, monkeypatch):
@@ -53,6 +58,21 @@ def test_ends_that_were_noted_nowhere_are_found(store, clock):
     assert run(store) == ["b"]
     assert RAN[-1] == ("b", ["a"]), "and its result is passed on"
     assert handle.state == "succeeded"
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_the_end_of_a_killed_job_is_found_when_its_attempt_has_ended(store, clock, noted):
+    with Batch(on_dead=act.s("dead")):
+        act.enqueue("a")
+    (claimed,) = claims(store)
+    store.kill(Q, [claimed.id], "hangs")
+    check_all(store, clock, engine.CHECK)
+    assert run(store) == []
+    store.release(Q, [claimed])
+    if not noted:
+        lose_notes(store, Q)
+        check_all(store, clock, engine.CHECK)
+    assert run(store) == ["dead"]
 
 
 def test_a_job_that_is_nowhere_is_given_up_and_can_never_appear(store, clock):
@@ -84,6 +104,43 @@ def test_a_batch_whose_jobs_were_announced_and_never_came(store, clock):
     check_all(store, clock, 2 * engine.CHECK)
     assert run(store) == ["complete"]
     assert batch.handle.counts["deleted"] == 1
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_producer_that_waits_for_room_for_minutes_adds_to_its_batch(store, clock, monkeypatch, many):
+    """While it waits, the batch does not count its jobs, and the check of the batch does not give them up."""
+    pauses = iter(range(100))
+
+    def minutes_pass(pause):
+        if next(pauses) == 1:
+            run(store)
+        else:
+            check_all(store, clock, 3 * engine.CHECK)
+
+    monkeypatch.setattr("time.sleep", minutes_pass)
+    small = {"QUEUES": {Q: {"MAX_LENGTH": 1, "ON_FULL": "block"}}}
+    with override_settings(DJANGO_JOBS=settings.DJANGO_JOBS | small):
+        use_store(store)  # the settings brought another
+        with Batch(on_success=act.s("success")) as batch:
+            act.enqueue("first")
+            act.enqueue_many([("late",)]) if many else act.enqueue("late")
+    use_store(store)
+    assert run(store) == ["late", "success"]
+    assert batch.handle.info.total == 2
+    assert batch.handle.state == "succeeded"
+
+
+def test_a_producer_that_stood_still_is_told_that_its_job_was_given_up(store, clock):
+    """Between joining and enqueueing: it must not believe that the job exists."""
+    batch = Batch(on_complete=act.s("complete"))
+    with batch:
+        act.enqueue("a")
+        store.join_batch(batch.id, Q, ["late"], {})
+        assert run(store) == ["a"]
+        check_all(store, clock, 2 * engine.CHECK)
+        with pytest.raises(BatchClosed, match=r"gave up job late.* was not enqueued"):
+            act.using(job_id="late").enqueue("late")
+    assert run(store) == ["complete"]
 
 
 def test_callbacks_that_were_begun_and_not_enqueued(store, clock, monkeypatch):
@@ -133,11 +190,11 @@ def test_callbacks_that_were_begun_by_the_end_of_the_block_before_a_crash_start_
 def _apply_and_die(store, batch, found_by):
     (claim,) = claims(store)
     settle(store, Executor(close_connections=False).attempt(claim, store))
-    (note,) = store.notes(Q)
+    (note,) = notes_of(store, Q)
     (begun,) = store.end_steps(batch.id, [End(claim.id, note.number, note.state)]).ready
     assert begun.step == "on_dead"
     if found_by == "the check":
-        store.drop_notes(Q, [note.key])
+        lose_notes(store, Q)
 
 
 def _find(store, clock, found_by):
@@ -182,12 +239,49 @@ def test_a_note_stays_until_all_that_follows_is_in_the_store(store, monkeypatch)
     assert handle.state == "succeeded"
 
 
+def test_one_process_at_a_time_follows_the_notes_of_a_queue(store, clock):
+    """Several would do the same work, each for itself."""
+    handle = group(act.s("a"), act.s("b")).enqueue()
+    for claim in claims(store):
+        settle(store, Executor(close_connections=False).attempt(claim, store))
+    taken = store.take_notes(Q, "first")
+    assert len(taken) == 2
+    assert engine.advance(store, Q) == 0
+    assert store.take_notes(Q, "first", taken[:1]) == taken[1:], "what was followed goes, what was not comes again"
+    assert engine.advance(store, Q) == 0
+    clock.advance(READ_WITHIN + 1)
+    assert engine.advance(store, Q) == 1, "the first is dead: its turn is over"
+    assert store.take_notes(Q, "first", taken) == []
+    assert not store.unread([Q])
+    check_all(store, clock, 2 * engine.CHECK)
+    assert handle.state == "succeeded"
+
+
+def test_a_reader_that_is_late_removes_no_note_that_came_meanwhile(store, clock):
+    group(act.s("a"), act.s("b")).enqueue()
+    first, second = claims(store)
+    settle(store, Executor(close_connections=False).attempt(first, store))
+    taken = store.take_notes(Q, "late")
+    clock.advance(READ_WITHIN + 1)
+    assert engine.advance(store, Q) == 1
+    settle(store, Executor(close_connections=False).attempt(second, store))
+    assert len(store.take_notes(Q, "late", taken)) == 1
+
+
+def test_a_note_that_cannot_be_read_stops_no_other(store):
+    for note in (b"", b"x", b"1:2", b"9" * 40, b"\xff" * 30):
+        store.transport.client.rpush(store.keys.of(Q)["notes"], note)
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    assert run(store) == ["a", "b"]
+    assert handle.state == "succeeded"
+
+
 def test_a_note_that_comes_late_changes_nothing(store):
     ENDS["a"] = DEAD
     handle = chain(act.s("a"), act.s("b")).enqueue()
     (claim,) = claims(store)
     settle(store, Executor(close_connections=False).attempt(claim, store))
-    (dead,) = store.notes(Q)
+    (dead,) = notes_of(store, Q)
     engine.advance(store, Q)
     ENDS.clear()
     handle.retry()
@@ -242,7 +336,9 @@ def test_nothing_is_left_of_a_workflow_a_day_after_its_end(store, clock):
         assert dict(store.workflow_scan(id, "")) == {}
     assert store.unread([Q]) == []
     assert store.transport.command("EXISTS", store.keys.fleet("workflow_checks")) == 0
-    assert not [key for key in store.transport.client.scan_iter() if f"{store.keys.namespace}:~".encode() in key]
+    client = store.transport.client
+    left = [key for key in client.scan_iter() if f"{store.keys.namespace}:~".encode() in key]
+    assert not [key for key in left if not 0 < client.pttl(key) <= 600_000], "answers to calls stay ten minutes"
 
 
 def test_a_stopped_workflow_stays_as_long_as_its_dead_job(store, clock):
@@ -265,7 +361,7 @@ def test_a_stopped_workflow_stays_as_long_as_its_dead_job(store, clock):
 
 def test_a_workflow_that_was_never_stored_as_a_whole_leaves_no_trace(redis_store, clock):
     id = f"w{clock():012x}{1:020x}"
-    redis_store._index("add", 1000, id)
+    redis_store._index("add", id, 1000)
     redis_store._build(id, [("total", 3)])
     check_all(redis_store, clock, 2_000)
     assert redis_store.count_workflows() == 1, "its last part may still be on its way"
@@ -279,7 +375,7 @@ def test_a_second_process_that_enqueues_the_same_step_adds_nothing(store):
     (claim,) = claims(store)
     assert isinstance(claim, Claim)
     settle(store, Executor(close_connections=False).attempt(claim, store))
-    (note,) = store.notes(Q)
+    (note,) = notes_of(store, Q)
     ends = [End("0", note.number, note.state)]
     first = store.end_steps(handle.id, ends)
     second = store.end_steps(handle.id, ends)
@@ -300,3 +396,39 @@ def test_results_of_any_size_are_passed_on_or_the_step_says_why_not(store, size)
     assert handle.state == "stopped"
     info = store.get(Q, handle.steps[-1].job_id)
     assert "MAX_PAYLOAD" in info.attempts[-1].error
+
+
+@pytest.mark.parametrize("value", [b"x", b"9223372036854775807", b""])
+@pytest.mark.parametrize("field", ["live", "succeeded", "dead", "total", "u:0", "u:1"])
+def test_a_number_that_cannot_be_added_to_stops_no_step(store, clock, field, value):
+    flow = Workflow()
+    first = flow.add(act.s("a"))
+    second = flow.add(act.s("b", first.result))
+    flow.add(act.s("c", first.result, second.result))
+    handle = flow.enqueue()
+    with Batch(on_complete=act.s("after")) as batch:
+        act.enqueue("member")
+    for id in (handle.id, batch.id):
+        store.transport.client.hset(store.keys.workflow(id), field, value)
+    wanted = {"a", "b", "c", "member", "another"}
+    act.enqueue("another")
+    with suppress(BatchClosed, TooManySteps), batch:  # refused, or in it
+        act.enqueue("late")
+        wanted.add("late")
+    ran = run(store)
+    check_all(store, clock, engine.CHECK + engine.CHECK_SOON)
+    assert set(ran + run(store)) >= wanted
+
+
+def test_a_workflow_that_cannot_be_read_holds_up_none_whose_ends_are_applied_with_its_own(store, clock, caplog):
+    handles = [chain(act.s(f"a{n}"), act.s(f"b{n}")).enqueue() for n in range(5)]
+    key = store.keys.workflow(handles[2].id)
+    store.transport.client.delete(key)
+    store.transport.client.set(key, "no workflow")
+    for claim in claims(store):
+        settle(store, Executor(close_connections=False).attempt(claim, store))
+    assert engine.advance(store, Q) == 5
+    assert sorted(run(store)) == ["b0", "b1", "b3", "b4"]
+    assert [handle.state for handle in handles[:2] + handles[3:]] == ["succeeded"] * 4
+    assert handles[2].id in caplog.text
+    assert store.unread([Q]) == []

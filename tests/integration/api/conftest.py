@@ -83,7 +83,7 @@ class Api:
         return self("POST", path, body)
 
 
-ALL = ("enqueue", "read", "manage", "work")
+ALL = ("enqueue", "read", "manage", "work", "targets")
 
 
 @pytest.fixture

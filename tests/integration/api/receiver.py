@@ -11,7 +11,8 @@ from typing import Any
 
 
 class Receiver:
-    """What arrived, and how to answer: a list of statuses (the last one stays) or a function of the request."""
+    """What arrived, and how to answer: a list of statuses (the last one stays; 0 = none, the connection is cut) or a
+    function of the request."""
 
     def __init__(self) -> None:
         self.statuses: list[int] = [202]
@@ -42,6 +43,8 @@ def receiving() -> Iterator[Receiver]:
             if receiver.then is not None:
                 receiver.then(body)
             status = receiver.statuses.pop(0) if len(receiver.statuses) > 1 else receiver.statuses[0]
+            if not status:
+                return
             self.send_response(status)
             for name, value in receiver.headers.items():
                 self.send_header(name, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from django_jobs import job
@@ -37,12 +39,17 @@ def rename(name: str) -> None:
     ran.append(name)
 
 
+@job(name="tests.measure", api=True)
+def measure() -> Any:
+    return {"at": date(2026, 3, 29), "size": (1, 2), "part": Decimal("0.5")}
+
+
 @job(name="tests.private")
 def private() -> None:
     ran.append("private")
 
 
-DEFINITIONS = (greet, swallow, charge, pay, rename, private)
+DEFINITIONS = (greet, swallow, charge, pay, rename, measure, private)
 
 
 def forget() -> None:

@@ -55,7 +55,8 @@ class TestStart:
                 send_signal(server, signal.SIGTERM)
             store.do(f"add next-{n}")
         assert all(store.do(f"has job-{n}") and store.do(f"has next-{n}") for n in range(5))
-        assert len(servers(place)) == 1
+        # The last one that was told to end may have answered all of this: then the next call starts another.
+        wait_until(lambda: store.do("has job-0") and len(servers(place)) == 1, "there is one server", every=0.1)
 
     def test_a_reboot_leaves_files_that_nobody_trusts(self, user: UserMaker, place: Path) -> None:
         first = user(f"embedded:{place}")
@@ -155,6 +156,7 @@ class TestEnd:
 
 
 class TestKills:
+    @pytest.mark.accepts("P01", "P03")
     def test_the_next_call_starts_a_killed_server_again(self, user: UserMaker, place: Path) -> None:
         store = user(f"embedded:{place}")
         for n in range(5):

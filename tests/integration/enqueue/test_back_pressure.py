@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,6 +18,7 @@ from django.test import Client, override_settings
 from django.urls import path
 
 from django_jobs import QueueFull
+from django_jobs.signals import job_expired
 from django_jobs.stores import use_store
 from tests.integration.stand_ins import work
 from tests.integration.workers import WorkerSite
@@ -119,6 +121,20 @@ def test_scheduled_jobs_do_not_count_until_they_are_due_and_are_never_refused(
     assert order().try_enqueue() is None
     assert order().enqueue_in(60).state == "scheduled"
     assert waiting(site) == BOUND
+
+
+def test_jobs_that_are_too_late_to_start_take_no_room(make_site: Callable[..., WorkerSite]) -> None:
+    site, late = make_site(), []
+    job_expired.connect(receiver := lambda **given: late.append(given["job_id"]))
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    handles = [order().using(expires_at=soon).enqueue() for _ in range(BOUND)]
+    assert order().try_enqueue() is None
+    wait_until(lambda: datetime.now(UTC) > soon + timedelta(milliseconds=5), "they are late")
+    assert order().try_enqueue() is not None
+    assert [handle.refresh().state for handle in handles] == ["expired"] * BOUND
+    wait_until(lambda: sorted(late) == sorted(handle.id for handle in handles), "receivers are told")
+    job_expired.disconnect(receiver)
+    assert waiting(site) == 1
 
 
 @pytest.mark.accepts("O03")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from threading import Barrier, Thread
 from time import monotonic
@@ -186,7 +187,7 @@ def test_a_server_that_is_away_is_an_error_at_once_in_a_new_thread(inside: str) 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         store = Store.from_setting(f"redis://127.0.0.1:{free.getsockname()[1]}")
-    store._known_queues = frozenset({"default"})
+    store._registered = {"default": inf}
     use_store(store)
 
     def enqueue() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+from django.test import override_settings
 
 from django_jobs import (
     InvalidArguments,
@@ -15,19 +18,22 @@ from django_jobs import (
     JobHandle,
     PayloadError,
     UnknownQueue,
+    aenqueue,
+    enqueue,
 )
+from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Added
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.stores.values.sizes import MAX_BYTES
 from django_jobs.testing import Jobs
-from tests.integration.enqueueing import in_memory, stored
+from tests.integration.enqueueing import SETTINGS, in_memory, stored
 from tests.integration.sample_jobs import other, receipt, short, unique
 
 __all__ = ["in_memory"]
 
 
 class TestNowAndLater:
-    @pytest.mark.accepts("G14")
+    @pytest.mark.accepts("G14", "G01")
     def test_enqueue_returns_a_handle_on_a_queued_job(self, jobs: Jobs) -> None:
         handle = receipt.enqueue(7, copy=True)
         assert (handle.name, handle.queue, handle.state) == ("sample.receipt", "default", "queued")
@@ -87,6 +93,7 @@ class TestNowAndLater:
         assert stored(short.enqueue(1)).controls.expires_at == pytest.approx(now + 60_000, abs=20_000)
         assert stored(short.enqueue_in(3600, 1)).controls.expires_at == pytest.approx(now + 3_660_000, abs=20_000)
 
+    @pytest.mark.accepts("G19")
     def test_a_limit_per_value_travels_with_the_job(self, jobs: Jobs) -> None:
         controls = stored(short.enqueue(account_id=7)).controls
         assert (controls.limit_key, controls.limit) == ("sample.short:7", 2)
@@ -143,7 +150,13 @@ class TestUsing:
             ({"on_commit": "no"}, InvalidArguments, "on_commit='no': use True, False, or None"),
             ({"block_timeout": -1}, InvalidArguments, "block_timeout=-1: use 0 seconds or more"),
             ({"meta": []}, InvalidArguments, "meta=[]: use a dict"),
-            ({"timeout": 5}, InvalidJob, "timeout applies to every call of a job. Write it as @job(timeout=…)"),
+            (
+                {"retry_on": OSError},
+                InvalidJob,
+                "retry_on applies to every call of a job. Write it as @job(",
+            ),
+            ({"timeout": 5, "soft_timeout": 6}, InvalidJob, "soft_timeout=6 is not less than timeout=5"),
+            ({"backoff": max}, InvalidJob, "backoff is stored with the job. Use a list of seconds"),
         ],
         ids=str,
     )
@@ -174,11 +187,11 @@ class TestMany:
         monkeypatch.setattr(jobs.store, "enqueue", lambda queue, new, **more: [Added.ADDED] * len(new))
         tracemalloc.start()
         try:
-            handles = receipt.enqueue_many((f"{number:06}" + "x" * 1000,) for number in range(100_000))
+            handles = receipt.enqueue_many((f"{number:06}" + "x" * 5000,) for number in range(10_000))
             left, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert len(handles) == 100_000
+        assert len(handles) == 10_000
         assert peak - left < 4 * MAX_BYTES, "above the handles, which the caller gets"
 
     def test_one_wrong_item_of_an_iterator_leaves_the_batches_before_it_and_says_so(self, jobs: Jobs) -> None:
@@ -215,16 +228,12 @@ class TestAsyncTwins:
         ],
     )
     def test_each_call_has_one(self, jobs: Jobs, twin: str, before: tuple[Any, ...]) -> None:
-        from asgiref.sync import async_to_sync
-
         handle = async_to_sync(getattr(receipt, twin))(*before, 7, copy=True)
         assert isinstance(handle, JobHandle)
         (job,) = jobs.enqueued()
         assert (job.id, job.args, job.kwargs) == (handle.id, [7], {"copy": True})
 
     def test_many_and_handles(self, jobs: Jobs) -> None:
-        from asgiref.sync import async_to_sync
-
         (handle,) = async_to_sync(receipt.aenqueue_many)([(7,)])
         jobs.run_all()
         assert async_to_sync(handle.await_result)(1) == "receipt 7"
@@ -233,6 +242,22 @@ class TestAsyncTwins:
 
 
 class TestByName:
+    def test_a_name_that_is_data_is_enqueued_as_the_job_itself(self, jobs: Jobs) -> None:
+        handle = enqueue("sample.receipt", 7, copy=True)
+        by_alias = async_to_sync(aenqueue)("sample.receipt", 8)
+        assert [(job.id, job.args, job.kwargs) for job in jobs.enqueued()] == [
+            (handle.id, [7], {"copy": True}),
+            (by_alias.id, [8], {}),
+        ]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_it_waits_for_the_commit(self, jobs: Jobs) -> None:
+        with transaction.atomic():
+            handle = enqueue("sample.receipt", 7)
+            assert handle.state == "deferred"
+            assert jobs.enqueued() == []
+        assert [job.id for job in jobs.enqueued()] == [handle.id]
+
     def test_everything_can_be_said(self, jobs: Jobs) -> None:
         when = datetime.now(UTC) + timedelta(hours=1)
         handle = enqueue_by_name(
@@ -257,3 +282,29 @@ class TestByName:
     def test_a_scheduled_time_of_a_schedule_is_used_once(self, jobs: Jobs) -> None:
         assert enqueue_by_name("sample.receipt", [7], schedule_run=("nightly", 1000)).added is Added.ADDED
         assert enqueue_by_name("sample.receipt", [7], schedule_run=("nightly", 1000)).added is Added.ALREADY_RUN
+
+
+ROUTES = {"sample.rec*": "mail", "sample.*": "default"}
+
+
+class TestRoutes:
+    @pytest.fixture(autouse=True)
+    def routed(self, in_memory: None) -> Iterator[None]:
+        with override_settings(DJANGO_JOBS={**SETTINGS, "ROUTES": ROUTES}):
+            yield
+
+    def test_the_first_pattern_that_matches_gives_the_queue(self, jobs: Jobs) -> None:
+        assert (receipt.enqueue(7).queue, enqueue("sample.receipt", 7).queue) == ("mail", "mail")
+
+    def test_a_call_counts_more(self, jobs: Jobs) -> None:
+        assert receipt.using(queue="default").enqueue(7).queue == "default"
+
+    def test_the_job_itself_counts_more(self, jobs: Jobs) -> None:
+        definition = JobDefinition(receipt.func, name="sample.record", queue="default")
+        assert definition.queue == "default"
+        assert JobDefinition(receipt.func, name="sample.record").queue == "mail"
+
+    def test_the_defaults_of_all_jobs_count_less(self, jobs: Jobs) -> None:
+        with override_settings(DJANGO_JOBS={**SETTINGS, "ROUTES": ROUTES, "JOB_DEFAULTS": {"queue": "default"}}):
+            assert JobDefinition(receipt.func, name="sample.record").queue == "mail"
+            assert JobDefinition(receipt.func, name="other.record").queue == "default"

@@ -15,8 +15,9 @@ from django_jobs import (
     QueueFull,
     UnknownJob,
     UnknownQueue,
+    enqueue,
 )
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.testing import Jobs
 from tests.integration.enqueueing import SETTINGS, in_memory
 from tests.integration.sample_jobs import greedy, other, receipt, unique
@@ -25,6 +26,7 @@ __all__ = ["in_memory"]
 
 
 class TestBadInput:
+    @pytest.mark.accepts("G14", "G21")
     @pytest.mark.parametrize(
         ("call", "error", "message"),
         [
@@ -49,6 +51,8 @@ class TestBadInput:
             (lambda: receipt.using(job_id="a").enqueue_many([(1,), (2,)]), InvalidArguments, "job_id='a' for 2 jobs."),
             (lambda: unique.enqueue_unique_by_key({1}, 7), PayloadError, "unique key"),
             (lambda: enqueue_by_name("sample.reciept"), UnknownJob, "Did you mean 'sample.receipt'?"),
+            (lambda: enqueue("sample.reciept", 7), UnknownJob, "Did you mean 'sample.receipt'?"),
+            (lambda: enqueue("sample.receipt"), InvalidArguments, "missing a required argument: 'order_id'"),
             (lambda: enqueue_by_name("sample.receipt", [7], queue="no"), UnknownQueue, "'no' is not in DJANGO_JOBS"),
         ],
         ids=lambda value: value if isinstance(value, str) else "",

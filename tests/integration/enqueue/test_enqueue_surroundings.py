@@ -15,8 +15,8 @@ from django_jobs import (
     get_job,
 )
 from django_jobs.core.values import State
-from django_jobs.enqueue.request import NewJobRequest
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing.request import NewJobRequest
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.signals import job_enqueued
 from django_jobs.testing import Jobs
 from tests.integration import sample_jobs

@@ -9,7 +9,7 @@ import pytest
 
 from django_jobs import InvalidArguments, JobFailed, StoreUnavailable, job
 from django_jobs.core.values import Added
-from django_jobs.enqueue import sending
+from django_jobs.enqueueing import batching
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
 from tests.integration.enqueueing import in_memory
@@ -105,7 +105,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(store, "enqueue", fickle)
     monkeypatch.setattr(store, "enqueue_ahead", fickle_ahead)
-    monkeypatch.setattr(sending, "MAX_BATCH", 10)
+    monkeypatch.setattr(batching, "MAX_BATCH", 10)
     return plan
 
 

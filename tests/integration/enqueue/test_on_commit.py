@@ -13,7 +13,7 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import DuplicateJob, JobFailed, JobHandle, QueueFull, StoreUnavailable
-from django_jobs.enqueue.methods import Calls
+from django_jobs.enqueueing.methods import Calls
 from django_jobs.stores import get_store
 from tests.integration.sample_jobs import receipt, strict, unique
 from tests.integration.ways_in import CALLS, WAYS_IN, enqueue

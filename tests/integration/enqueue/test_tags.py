@@ -11,8 +11,8 @@ from django.test import override_settings
 
 from django_jobs import JobContext, chain, current_job, get_job, job, operations
 from django_jobs.core.values import Attempt, Claim, State
-from django_jobs.enqueue import request
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing import request
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.exceptions import InvalidArguments
 from django_jobs.execution.executor import Executor
 from django_jobs.logs import JobContextFilter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from django_jobs import (
     DuplicateJob,
@@ -63,6 +64,15 @@ class TestUnique:
         assert (handle.state, handle.added) == ("duplicate", Added.DUPLICATE)
         with pytest.raises(JobFailed, match="was not stored: duplicate"):
             handle.wait(0)
+
+    @pytest.mark.parametrize("policy", ["skip", "replace", "debounce"])
+    def test_the_handle_of_a_duplicate_has_the_id_of_the_job_that_has_the_key(self, jobs: Jobs, policy: str) -> None:
+        task = receipt.using(unique="queued", on_conflict=policy)
+        first = task.enqueue(1)
+        many = task.enqueue_many([(1,), (2,), (1,), (2,)])
+        again = async_to_sync(task.aenqueue)(1)
+        assert [handle.id for handle in (*many, again)] == [first.id, many[1].id, first.id, many[1].id, first.id]
+        assert again.state == "duplicate"
 
     def test_on_conflict_raise_raises(self, jobs: Jobs) -> None:
         strict.enqueue(1)

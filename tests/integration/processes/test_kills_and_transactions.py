@@ -50,6 +50,7 @@ def was_killed_once_and_succeeded(info: JobInfo) -> bool:
     return [attempt.outcome for attempt in info.attempts] == ["timeout"] and info.result == b"2"
 
 
+@pytest.mark.timed(beside=1)
 @pytest.mark.postgres
 def test_killed_before_the_commit_nothing_of_that_attempt_is_there(on_postgres: DatabaseSite, server: Server) -> None:
     text = uuid4().hex
@@ -59,6 +60,7 @@ def test_killed_before_the_commit_nothing_of_that_attempt_is_there(on_postgres: 
     assert server.attempts(text) == [2, 2]
 
 
+@pytest.mark.timed(beside=1)
 @pytest.mark.postgres
 def test_killed_during_the_commit_postgresql_has_all_of_that_attempt_or_nothing(
     on_postgres: DatabaseSite, server: Server
@@ -77,6 +79,7 @@ def test_killed_during_the_commit_postgresql_has_all_of_that_attempt_or_nothing(
     assert rows.count(1) in (0, 2)
 
 
+@pytest.mark.timed(beside=1)
 def test_killed_during_the_commit_sqlite_has_nothing_of_that_attempt(on_sqlite: DatabaseSite) -> None:
     text, flag = uuid4().hex, on_sqlite.flag()
     flag.touch()

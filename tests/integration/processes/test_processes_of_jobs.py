@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,6 +101,39 @@ def test_a_copy_keeps_no_connection_of_ours_open(site: WorkerSite, tmp_path: Pat
             return [name for name in open_files(copy) if name.startswith("socket:")]
 
         wait_until(lambda: not sockets(), "its sockets are closed", seconds=5)
+
+
+FORKS_WHILE_A_THREAD_CONNECTS = """
+import os, sys, threading
+from django_jobs.runtime import forks
+
+def connect():
+    with forks.put_off():
+        connecting.set()
+        if may_end.wait(30):
+            connected.set()
+
+connecting, may_end, connected = threading.Event(), threading.Event(), threading.Event()
+forks.guard(lambda: None)
+thread = threading.Thread(target=connect)
+thread.start()
+connecting.wait()
+if sys.argv[1] == "soon":
+    forks._LONGEST_WAIT = 30
+    threading.Timer(0.2, may_end.set).start()
+if os.fork() == 0:
+    os._exit(connected.is_set())
+may_end.set()
+thread.join()
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+@pytest.mark.parametrize(("when", "connected"), [("soon", "1"), ("never", "0")])
+def test_a_fork_waits_for_threads_that_connect_but_not_for_long(when: str, connected: str) -> None:
+    """The copy could not close a socket that belongs to no connection yet."""
+    command = [sys.executable, "-c", FORKS_WHILE_A_THREAD_CONNECTS, when]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == connected
 
 
 @pytest.mark.accepts("K19")

@@ -171,7 +171,8 @@ def test_failed_jobs_are_shown_once_by_both_versions_of_the_index(on_redis: Flee
         for version in (ROOT, other):
             found = json.loads(fleet.run(version, failed, "show")[-1])
             assert sorted(found.pop("tag all")[0]) == sorted(dead)
-            assert found.keys() == {"ValueError: an odd one", "ValueError: an even one"}
+            # The earlier version tells errors apart by their message, ours by the line that raised them.
+            assert all(error.startswith("ValueError: ") for error in found)
             assert sorted(id for ids, _ in found.values() for id in ids) == sorted(dead)
             assert all(len(ids) == number for ids, number in found.values())
 

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.test import override_settings
 
 from django_jobs.checks import check_jobs, check_modules, check_private_server, check_settings
@@ -18,7 +19,7 @@ from django_jobs.conf import get_settings
 from django_jobs.conf.store_address import check_deployment
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.stores import get_store, use_store
 
 CACHES = {
@@ -59,6 +60,46 @@ def registered(func: Callable[..., Any], **options: Any) -> Iterator[None]:
 def found(settings: Any, check: Callable[[], list[checks.CheckMessage]] = check_settings, **others: Any) -> list[str]:
     with override_settings(DJANGO_JOBS=settings, **others):
         return [f"{message.id}: {message.msg} {message.hint}" for message in check()]
+
+
+class TestOutbox:
+    ON: ClassVar = {"STORE": "redis://localhost:6379/0", "OUTBOX": True}
+
+    def test_what_does_not_fit_it_is_named(self) -> None:
+        assert found(self.ON) == []
+        (eager,) = found(self.ON | {"EAGER": True})
+        assert eager.startswith("django_jobs.W007: DJANGO_JOBS['OUTBOX'] has no effect, because EAGER is on")
+        (memory,) = found(self.ON | {"STORE": "memory"})
+        assert memory.startswith("django_jobs.W007: DJANGO_JOBS['OUTBOX'] is on, and STORE is 'memory'")
+        assert found({"STORE": "memory", "EAGER": True, "OUTBOX": False}) == []
+        assert found(self.ON | {"IDEMPOTENCY": 60, "ON_COMMIT": True}) == []
+        (short,) = found(self.ON | {"IDEMPOTENCY": 59})
+        assert short.startswith("django_jobs.W009: DJANGO_JOBS['IDEMPOTENCY'] is 59, and OUTBOX is on")
+        (unkept,) = found(self.ON | {"ON_COMMIT": False})
+        assert unkept.startswith("django_jobs.W010: DJANGO_JOBS['OUTBOX'] keeps nothing, because ON_COMMIT is False")
+        assert found({"STORE": "redis://localhost:6379/0", "IDEMPOTENCY": 1, "ON_COMMIT": False}) == []
+        (wrong,) = found(self.ON | {"OUTBOX": "sometimes"})
+        assert wrong.startswith("django_jobs.E003")
+
+    @pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
+    def test_async_views_that_it_does_not_keep_are_named(self) -> None:
+        atomic = {"DATABASES": {"default": {"ATOMIC_REQUESTS": True}}}
+        assert found(self.ON, **atomic) == []
+        (said,) = found(self.ON, ASGI_APPLICATION="shop.asgi.application", **atomic)
+        assert said.startswith("django_jobs.W008")
+        assert found(self.ON | {"OUTBOX": "always"}, ASGI_APPLICATION="shop.asgi.application", **atomic) == []
+
+    @pytest.mark.django_db
+    def test_a_table_that_is_missing_is_named_only_where_checks_may_ask_the_database(self) -> None:
+        def missing(**databases: Any) -> list[str]:
+            with override_settings(DJANGO_JOBS=self.ON):
+                return [str(each.id) for each in checks.run_checks(tags=["database"], **databases)]
+
+        assert missing(databases=["default"]) == []
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE django_jobs_outboxentry RENAME TO elsewhere")
+        assert missing(databases=["default"]) == ["django_jobs.W006"]
+        assert missing() == []
 
 
 class TestPrivateServer:
@@ -149,6 +190,17 @@ class TestSettings:
             ({"API": {"REMOTE_HOSTS": ["http://a"]}}, "E003: DJANGO_JOBS['API']['REMOTE_HOSTS'] is ['http://a']. Use"),
             ({"API": {"CREDENTIALS": {"a": {"usr": "x"}}}}, "E003: DJANGO_JOBS['API']['CREDENTIALS'] is of type dict."),
             ({"QUEUES": {"a{b}": {}}}, "E004: DJANGO_JOBS['QUEUES'] has a queue named 'a{b}'."),
+            ({"QUEUES": {"a*b": {}}}, "E004: DJANGO_JOBS['QUEUES'] has a queue named 'a*b'. Use * only as the last"),
+            ({"QUEUES": {"a**": {}}}, "E004: DJANGO_JOBS['QUEUES'] has a queue named 'a**'. Use * only as the last"),
+            ({"QUEUES": {"a b*": {}}}, "E004: DJANGO_JOBS['QUEUES'] has a queue named 'a b*'. Use up to 100 printable"),
+            (
+                {"QUEUES": {"a-*": {}}, "ROUTES": {"x": "b-1"}},
+                "E020: DJANGO_JOBS['ROUTES']['x'] is 'b-1', which is",
+            ),
+            (
+                {"QUEUES": {"a-*": {}}, "ROUTES": {"x": "a-*"}},
+                "E020: DJANGO_JOBS['ROUTES']['x'] is 'a-*', which is",
+            ),
             ({"QUEUES": {5: {}}}, "E003: DJANGO_JOBS['QUEUES'] is {5: {}}. Use a dict, as in"),
             ({"MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['MIDDLEWARE']: 'no.such' cannot be used: "),
             ({"ENQUEUE_MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['ENQUEUE_MIDDLEWARE']: 'no.such' cannot be used"),
@@ -323,11 +375,23 @@ class TestSettings:
         assert found({"STORE": "redis://localhost:6379/0"}, CACHES=CACHES) == []
 
 
+class TestRoutes:
+    def test_a_queue_that_is_not_there_is_named(self) -> None:
+        (message,) = found({"STORE": "memory", "QUEUES": {"slow": {}}, "ROUTES": {"shop.*": "slw"}})
+        assert "E020: DJANGO_JOBS['ROUTES']['shop.*'] is 'slw', which is not in QUEUES." in message
+        assert "'slow'" in message
+
+    @pytest.mark.parametrize("routes", [["shop.*"], {"shop.*": 7}, {"": "slow"}])
+    def test_other_values_are_refused(self, routes: Any) -> None:
+        assert "E003" in str(found({"STORE": "memory", "QUEUES": {"slow": {}}, "ROUTES": routes}))
+
+
 class TestJobs:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
             ({"queue": "mail"}, "E009: Its queue 'mail' is not in DJANGO_JOBS['QUEUES']. Known: default."),
+            ({"on_end": "tests.chekced"}, "E019: tests.checked cannot be enqueued: No job is named 'tests.chekced'."),
             ({"cron": "61 * * * *"}, "E010: The job tests.checked has an impossible schedule"),
             ({"cron": "0 0 30 2 *"}, "E010: The job tests.checked has an impossible schedule"),
         ],
@@ -358,7 +422,10 @@ class TestJobs:
     @pytest.mark.parametrize(
         ("schedule", "expected"),
         [
-            ("nightly", "E011: DJANGO_JOBS['SCHEDULES']['s'] is 'nightly'. It needs at least 'job' and 'cron'."),
+            (
+                "nightly",
+                "E011: DJANGO_JOBS['SCHEDULES']['s'] is 'nightly'. It needs at least 'job', and 'cron', 'every'",
+            ),
             (
                 {"job": "no.such", "cron": "* * * * *"},
                 "E011: DJANGO_JOBS['SCHEDULES']['s']: No job is named 'no.such'",

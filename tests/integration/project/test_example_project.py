@@ -66,8 +66,3 @@ def assert_it_went_well(done: subprocess.CompletedProcess[str], tmp_path: Path) 
 @pytest.mark.accepts("P02", "P01", "K17")
 def test_the_shop_does_its_work_on_the_embedded_store(tmp_path: Path) -> None:
     assert_it_went_well(play(tmp_path, "embedded"), tmp_path)
-
-
-@pytest.mark.redis
-def test_the_shop_does_its_work_on_redis(tmp_path: Path, redis_server: str) -> None:
-    assert_it_went_well(play(tmp_path, redis_server), tmp_path)

@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 
 from django_jobs.core import discovery
 from django_jobs.core.values import Lane, State
-from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import InvalidJob
 from django_jobs.execution.executor import Executor
 from django_jobs.serialization.record import decode

@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.test import TestCase, override_settings
 
-from django_jobs import get_job, job
+from django_jobs import Retry, current_job, get_job, job
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs, JobsTestMixin
 from tests.integration import sample_jobs
@@ -42,6 +42,14 @@ async def stubborn_on_loop() -> None:
 @job(name="tests.kit.slow", timeout=0.01)
 def slow() -> None:
     threading.Event().wait(0.05)
+
+
+@job(name="tests.kit.elsewhere")
+def elsewhere() -> str:
+    """Succeed in the queue "mail"."""
+    if current_job().queue == "default":
+        raise Retry(queue="mail", in_=60)
+    return current_job().queue
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +212,11 @@ class TestRunning:
             jobs.run_twice(counter.enqueue("till"))
         with pytest.raises(AssertionError, match="does not wait to be run"):
             jobs.run_twice(handle)
+
+    def test_run_twice_finds_a_job_that_a_retry_has_moved(self, jobs: Jobs) -> None:
+        handle = elsewhere.enqueue()
+        jobs.run_all()
+        assert jobs.run_twice(handle).result == "mail"
 
     def test_eager_jobs_run_at_once(self, jobs: Jobs) -> None:
         with jobs.eager():

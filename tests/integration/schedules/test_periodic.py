@@ -27,10 +27,14 @@ from tests.integration.schedulers import (
     tick_job,
     use,
 )
+from tests.support.dose import dose
 
 __all__ = ["at", "enqueued", "known_job", "use"]
 
 pytestmark = pytest.mark.django_db
+
+#: Runs of a schedule, one each second.
+RUNS = dose(2_000, long=10_000)
 
 
 @pytest.mark.accepts("G10", "G36", "G65")
@@ -77,13 +81,13 @@ def test_five_schedulers_run_each_time_once_through_restarts_and_both_clock_chan
 
 
 @pytest.mark.accepts("G36", "G64", "G65", "G76")
-def test_ten_thousand_runs_are_each_enqueued_once(redis_store, use, clock, enqueued):
+def test_thousands_of_runs_are_each_enqueued_once(redis_store, use, clock, enqueued):
     use(redis_store)
     with scheduled(every={"cron": "* * * * * *"}):
         schedulers = [Periodic(lambda: 0.0) for _ in range(5)]
         schedulers[0].tick()
         dice = random.Random(3)
-        for step in range(10_000):
+        for step in range(RUNS):
             clock.advance(1000)
             dice.choice(schedulers).tick()
             if step % 5 == 0:
@@ -92,7 +96,7 @@ def test_ten_thousand_runs_are_each_enqueued_once(redis_store, use, clock, enque
                 schedulers[dice.randrange(5)] = Periodic(lambda: 0.0)
                 finish_all(redis_store)
     times = run_times(enqueued)
-    assert times == [START + timedelta(seconds=n) for n in range(1, 10_001)]
+    assert times == [START + timedelta(seconds=n) for n in range(1, RUNS + 1)]
 
 
 class TestBeginning:
@@ -112,19 +116,20 @@ class TestBeginning:
             clock.advance(7_500)
             assert Periodic(lambda: 0.0).tick() == 2.5
 
+    @pytest.mark.accepts("G64")
     def test_the_next_run_is_not_late_by_what_the_tick_has_taken(self, redis_store, use, clock, monkeypatch):
         use(redis_store)
-        last_runs = redis_store.last_runs
+        enqueue = redis_store.enqueue
 
-        def slow(queue):
+        def slow(*args, **options):
             seconds[0] += 0.3
-            return last_runs(queue)
+            return enqueue(*args, **options)
 
         seconds = [0.0]
         with scheduled(soon={"cron": "*/3 * * * * *"}):
             periodic = Periodic(lambda: seconds[0])
             periodic.tick()
-            monkeypatch.setattr(redis_store, "last_runs", slow)
+            monkeypatch.setattr(redis_store, "enqueue", slow)
             clock.advance(3_000)
             assert periodic.tick() == 3.0 - 0.3
 
@@ -170,6 +175,18 @@ class TestOverlap:
             Periodic().tick()
         assert len(enqueued) == 2
 
+    def test_skip_does_not_wait_for_a_job_that_may_not_begin_any_more(self, redis_store, use, at, enqueued):
+        use(redis_store)
+        registry.unregister("tests.tick")
+        registry.register(JobDefinition(tick_job, name="tests.tick", expires_in=90))
+        with scheduled(job={"cron": "* * * * *", "overlap": "skip"}):
+            periodic, added = Periodic(), []
+            for minute in range(4):
+                at(START + timedelta(minutes=minute))
+                periodic.tick()
+                added.append(len(enqueued))
+        assert added == [0, 1, 1, 2]
+
     def test_allow_runs_beside_it(self, redis_store, use, at, enqueued):
         use(redis_store)
         with scheduled(job={"cron": "* * * * *"}):
@@ -195,9 +212,10 @@ def test_jitter_puts_the_job_off_by_the_same_time_everywhere(redis_store, use, a
     assert planned < info.at <= planned + 3_600_000
 
 
-def test_a_unique_job_that_still_waits_serves_the_run(redis_store, use, at, enqueued):
+@pytest.mark.parametrize("policy", ["skip", "raise"])
+def test_a_unique_job_that_still_waits_serves_the_run(redis_store, use, at, enqueued, policy):
     use(redis_store)
-    registry.register(JobDefinition(tick_job, name="tests.unique_tick", unique="queued"))
+    registry.register(JobDefinition(tick_job, name="tests.unique_tick", unique="queued", on_conflict=policy))
     try:
         with scheduled(job={"cron": "* * * * *", "job": "tests.unique_tick"}):
             for minute in range(4):

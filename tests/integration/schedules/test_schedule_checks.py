@@ -33,6 +33,10 @@ def test_a_good_entry_is_accepted():
     ("entry", "said"),
     [
         ({"cron": "0 0 31 feb *"}, "E010"),
+        ({"cron": "", "every": "90"}, "E010"),
+        ({"cron": "", "queue": "slw", "every": 90}, "queue is 'slw', which is not in QUEUES"),
+        ({"priority": "high"}, "priority is 'high': use a whole number"),
+        ({"expires_in": -1}, "expires_in is -1: use a duration"),
         ({"timezone": "Mars/Olympus"}, "timezone is 'Mars/Olympus'"),
         ({"missed": "none"}, "missed is 'none'. Write one of 'one', 'skip', 'all'."),
         ({"overlap": "queue"}, "overlap is 'queue'"),

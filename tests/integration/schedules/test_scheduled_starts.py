@@ -182,16 +182,16 @@ def test_a_cancelled_scheduled_job_never_starts(site: WorkerSite) -> None:
 
 
 def test_a_scheduled_job_over_its_limit_waits_for_its_turn(site: WorkerSite, tmp_path: Path) -> None:
-    now, controls = site.store.now(), Controls(limit_key="one", limit=1)
+    now, controls = site.store.now(), Controls(limit_key="turn", limit=1)
 
     def put(id: str, name: str, args: bytes, run_at: int) -> Any:
         each = Job(id, Q, name, args, now, controls=controls)
         return site.store.enqueue(Q, [NewJob(id, encode(each), controls, run_at=run_at)])
 
-    put("holder", "until_stopped", b"[[],{}]", 0)
+    put("holder", "turn", b"[[true],{}]", 0)
     pool = site.pool()
     site.ledger.wait("start", 1)
-    put("later", "work", b"[[],{}]", site.store.now() + 200)
+    put("later", "turn", b"[[],{}]", site.store.now() + 200)
     site.wait("later", State.BLOCKED)
     site.store.cancel(Q, ["holder"])
     site.wait("later")

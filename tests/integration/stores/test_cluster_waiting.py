@@ -26,6 +26,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.redis
 
 QUEUES = [f"q{i}" for i in range(12)]
+#: Seconds for what is there already: it is returned at once, and a busy machine may take a while.
+PATIENCE = 30
 Make = Callable[..., NewJob]
 
 
@@ -91,7 +93,7 @@ def test_a_waiting_worker_sends_nothing(redis_cluster: str, worker: Store) -> No
 def test_what_came_while_nobody_waited_is_found(cluster_store: Store, worker: Store, make_job: Make) -> None:
     cluster_store.enqueue("q3", [make_job()])
     cluster_store.enqueue("q8", [make_job()])
-    assert {worker.wait_for_work(QUEUES, 2), worker.wait_for_work(QUEUES, 2)} == {"q3", "q8"}
+    assert {worker.wait_for_work(QUEUES, PATIENCE) for _ in range(2)} == {"q3", "q8"}
     assert worker.wait_for_work(QUEUES, 0.05) is None
 
 
@@ -111,13 +113,13 @@ def test_a_worker_takes_no_token_of_a_queue_that_it_does_not_serve(
     cluster_store.enqueue("q3", [make_job()])
     assert worker.wait_for_work([queue for queue in QUEUES if queue != "q3"], 0.2) is None
     assert worker.wait_for_work(QUEUES, 2, lane=Lane.ALONE) is None
-    assert worker.wait_for_work(QUEUES, 2) == "q3"
+    assert worker.wait_for_work(QUEUES, PATIENCE) == "q3"
 
 
 def test_passed_over_offers_stay_until_they_are_wanted(cluster_store: Store, worker: Store) -> None:
     cluster_store.transport.command("RPUSH", cluster_store.keys.of("q3")["offer"], "1")
     assert worker.wait_for_work(QUEUES, 0.2, passed_over=["q3"]) is None
-    assert worker.wait_for_work(QUEUES, 2) == "q3"
+    assert worker.wait_for_work(QUEUES, PATIENCE) == "q3"
 
 
 def test_a_key_of_another_type_is_reported(cluster_store: Store, worker: Store) -> None:
@@ -147,10 +149,11 @@ def test_a_flushed_node_is_no_reason_to_sleep(
         with redis.Redis(host=host, port=port) as node:
             node.flushall()
     cluster_store.enqueue("q3", [make_job()])
-    assert worker.wait_for_work(QUEUES, 2) == "q3"
+    assert worker.wait_for_work(QUEUES, PATIENCE) == "q3"
 
 
-def test_without_the_right_to_track_it_waits_on_one_queue_at_a_time(make_job: Make, clock: Any) -> None:
+@pytest.mark.timed
+def test_without_the_right_to_track_it_waits_on_one_queue_at_a_time(make_job: Make, clock: Any, pace: Pace) -> None:
     server_program().need_rules_for_parts_of_commands()
     with running_cluster() as setting:
         for host, port in nodes(setting):
@@ -166,7 +169,7 @@ def test_without_the_right_to_track_it_waits_on_one_queue_at_a_time(make_job: Ma
             wait_until(lambda: store.wait_for_work(["q3", "q5"], 2) == "q3", "it is found all the same")
             began = monotonic()
             assert store.wait_for_work(["q3", "q5"], 2) is None
-            assert monotonic() - began < 1, "it waits on one queue: the caller then checks the others"
+            pace.within(began, 1, "it waits on one queue: the caller then checks the others")
         finally:
             store.close()
 
@@ -179,7 +182,7 @@ def test_queues_that_move_to_another_node_are_read_and_waited_for_there(make_job
             for queue in QUEUES:
                 producer.enqueue(queue, [make_job()])
                 producer.claim(queue, "w", 1, lease=30_000)
-            assert {worker.wait_for_work(QUEUES, 2) for _ in QUEUES} == set(QUEUES)
+            assert {worker.wait_for_work(QUEUES, PATIENCE) for _ in QUEUES} == set(QUEUES)
             assert worker.wait_for_work(QUEUES, 0.05) is None
             move_slot(setting, producer.keys.of("q3")["jobs"])
             producer.enqueue("q3", [make_job()])

@@ -16,6 +16,7 @@ from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.maintenance.agenda import workflows
+from django_jobs.workflows import end_calls
 from tests.contract.acts import FAILED, Q, claim, enqueue
 from tests.support.backends.servers import running_redis
 from tests.support.fsck import fsck
@@ -72,6 +73,24 @@ def test_attempts_end_in_every_way_in_one_call(make_job) -> None:
         store.close()
 
 
+def test_jobs_go_to_another_queue(make_job) -> None:
+    with running_redis() as url, redis.Redis.from_url(url) as client:
+        store = Store.from_setting(url, options=StoreOptions())
+        enqueue(store, make_job("first"), make_job("second"))
+        store.enqueue("other", [make_job("resident")])
+        claims = claim(store, 2)
+        store.settle(Q, [Ended(claims[0], "retry", FAILED, queue="other")])  # the server knows the script
+        client.config_set("maxmemory", "1mb")
+        with pytest.raises(StoreFull):
+            enqueue(store, make_job("more"))
+        assert store.settle(Q, [Ended(claims[1], "retry", FAILED, queue="other")]) == [State.RETRY]
+        assert end_calls.follow(Store.from_setting(url, options=StoreOptions()), Q) == 2
+        assert [store.get("other", each.id).state for each in claims] == [State.RETRY] * 2  # type: ignore[union-attr]
+        client.config_set("maxmemory", 0)
+        assert [fsck(store, queue) for queue in (Q, "other")] == [[], []]
+        store.close()
+
+
 def test_a_bulk_operation_can_be_noted_and_its_progress(full_store: Store) -> None:
     full_store.update_document("bulk", {"a": {"verb": "delete"}, "b": 1})
     full_store.update_document("bulk", {"a": None, "b": 2})
@@ -93,8 +112,8 @@ def test_old_workflows_are_deleted_and_others_go_on_when_there_is_room() -> None
         new = chain(nothing.s(), nothing.s()).enqueue(on_commit=False)
         (held,) = claim(store, 1)
         attempted = executor.attempt(held, store)
-        store.check_workflow_in(new.id, -1000)  # its check comes first, and is refused
-        store.check_workflow_in(old.id, 0)
+        client.hdel(store.keys.workflow(new.id), "started")  # its producer died before it noted this
+        store.check_workflows_in([(new.id, -1000), (old.id, 0)])  # the check of the first is refused
         client.config_set("maxmemory", "100kb")
         settler.settle_now([attempted])
         assert store.unread([Q]) == [Q], "the step has ended, and the next cannot be stored"

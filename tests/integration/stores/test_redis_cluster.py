@@ -63,6 +63,16 @@ def test_a_job_lives_its_whole_life(cluster_store: Store, make_job: Any, clock: 
     assert found.queue == "q7"
 
 
+@pytest.mark.parametrize("queue", ["~", "~a"])
+def test_a_queue_may_be_named_like_a_place_of_calls(cluster_store: Store, make_job: Any, queue: str) -> None:
+    cluster_store.enqueue(queue, [make_job("a")])
+    cluster_store.wake([queue])
+    assert cluster_store.archive_turns([queue], "archiver", 1000) == []
+    (claimed,) = cluster_store.claim(queue, "w", 1, lease=30_000).claims
+    assert cluster_store.complete(queue, [Done(claimed)]) == []
+    cluster_store.prune(queue)
+
+
 def test_the_fleet_s_own_keys_work(cluster_store: Store) -> None:
     assert cluster_store.publish_worker("one", {"pid": 1}, 60_000) == []
     assert cluster_store.command_worker("one", "stop")

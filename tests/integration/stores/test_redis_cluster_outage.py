@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from django_jobs.core.values import Ended, NewJob, State
 from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.redis import Store
+from django_jobs.workflows import end_calls
+from tests.contract.acts import FAILED
 from tests.integration.workers import WorkerSite
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.redis_process import RedisServer
@@ -150,6 +153,25 @@ def test_a_worker_renews_its_leases_on_the_other_nodes_while_one_is_silent(frail
             wait_until(lambda: end_of_lease() > first + 3_000, "it is renewed all the same", seconds=11)
     finally:
         site.close()
+
+
+def test_jobs_go_to_the_queues_of_other_nodes_while_one_is_silent(
+    frail: Frail, make_job: Callable[..., NewJob], caplog: pytest.LogCaptureFixture
+) -> None:
+    away, here = frail.parted()
+    other = next(queue for queue in QUEUES if frail.node_of[queue] not in (frail.node_of[away], frail.node_of[here]))
+    store = frail.store
+    store.enqueue(here, [make_job(id) for id in "abc"])
+    claims = store.claim(here, "w", 3, lease=LEASE).claims
+    goals = {"a": away, "b": other, "c": away}
+    store.settle(here, [Ended(each, "retry", FAILED, queue=goals[each.id]) for each in claims])
+    store.enqueue(other, [make_job("resident")])  # its name is known
+    with frail.silent(away):
+        assert end_calls.follow(store, here) == 1
+        assert store.get(other, "b") is not None
+    assert f"Jobs cannot go from queue {here!r} to {away!r} now" in caplog.text
+    assert end_calls.follow(store, here) == 2
+    assert [info.id for info in store.page(away, State.RETRY)] == ["a", "c"]
 
 
 def test_a_server_that_is_no_node_of_a_cluster_is_named_with_the_remedy(tmp_path: Path) -> None:

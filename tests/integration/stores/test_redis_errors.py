@@ -129,30 +129,6 @@ def test_an_error_keeps_no_connection(redis_store: Store, make_job: Any, call: C
         gc.enable()
 
 
-@pytest.mark.redis
-def test_a_full_redis_refuses_new_jobs_and_drains_the_old_ones(
-    locked_server: str, make_job: Callable[..., Any]
-) -> None:
-    from django_jobs.core.values import Attempt, Done
-
-    url = locked_server.replace("unix://", "unix://:right@")
-    store, client = store_at(url), redis.Redis.from_url(url)
-    store.enqueue("default", [make_job() for _ in range(20)])
-    store.claim("default", "w", 1, lease=30_000)  # the scripts are loaded before memory is gone
-    client.config_set("maxmemory", 1)
-    with pytest.raises(StoreFull, match="maxmemory"):
-        store.enqueue("default", [make_job("refused")])
-    assert store.get("default", "refused") is None
-    claims = store.claim("default", "w", 19, lease=30_000).claims
-    assert len(claims) == 19
-    assert store.extend("default", ["w"], 30_000) == {"w": []}
-    assert store.retry(claims[0], Attempt(1, "failed", 0, error="x"), 1000) is State.RETRY
-    assert store.bury(claims[1], Attempt(1, "failed", 0, error="x"))
-    assert store.complete("default", [Done(claim) for claim in claims[2:]]) == []
-    store.close()
-    client.close()
-
-
 # -- what a server says from inside a script ----------------------------------------------
 
 

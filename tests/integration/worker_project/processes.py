@@ -12,7 +12,7 @@ from typing import Any
 
 from django_jobs import job
 
-SLEEPER = [sys.executable, "-c", "import time; time.sleep(120)"]
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 def slow(get_next: Any) -> Any:
@@ -54,7 +54,7 @@ def forks(how: str, note: str) -> str:
     if how == "exits":
         sys.exit(7)
     if how == "sleeps":
-        time.sleep(120)
+        time.sleep(600)
     return "the copy"
 
 
@@ -67,19 +67,19 @@ async def aforks(how: str, note: str) -> str:
         Path(note).write_text(str(pid))
         return "the job"
     if how == "sleeps":
-        await asyncio.sleep(120)
+        await asyncio.sleep(600)
     return "the copy"
 
 
 @job(name="spawns", timeout=1, max_attempts=1)
 def spawns(note: str) -> None:
     """A command that runs beside the job, and one more that it has started itself."""
-    script = f"import subprocess, time; p = subprocess.Popen({SLEEPER!r}); print(p.pid, flush=True); time.sleep(120)"
+    script = f"import subprocess, time; p = subprocess.Popen({SLEEPER!r}); print(p.pid, flush=True); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     grandchild = process.stdout.readline().strip()
     Path(note).write_text(f"{process.pid} {grandchild}")
-    time.sleep(120)
+    time.sleep(600)
 
 
 @job(name="held_by_middleware", timeout=1, max_attempts=1)
@@ -99,4 +99,4 @@ def softly(ctx: Any) -> str | None:
 async def asoftly() -> None:
     import asyncio
 
-    await asyncio.sleep(120)
+    await asyncio.sleep(600)

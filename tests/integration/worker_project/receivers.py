@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from django.dispatch import Signal
 
-from django_jobs.enqueue.submit import enqueue_by_name
-from django_jobs.signals import job_cancelled, job_dead, job_failed, job_retried, job_started
+from django_jobs.enqueueing.submit import enqueue_by_name
+from django_jobs.signals import (
+    child_started,
+    child_stopping,
+    job_cancelled,
+    job_dead,
+    job_failed,
+    job_retried,
+    job_started,
+)
 from tests.survival.project.jobs import ledger
 
 SIGNALS = {
@@ -45,3 +56,19 @@ def _connect(name: str, signal: Signal, what: str, flag: str) -> None:
             enqueue_by_name("work", [], job_id=f"after-{job_id}")
 
     signal.connect(receive, weak=False)
+
+
+def note_children(path: str) -> None:
+    """Note when a child starts, when it stops, and that handlers of `atexit` ran after that, in the child itself.
+
+    Such a handler sees a temporary folder that the parent made: the parent removes it."""
+    parent = os.getpid()
+    folder = TemporaryDirectory()
+
+    def note(text: str) -> None:
+        with open(path, "a") as file:
+            file.write(f"{text} {os.getpid() != parent}\n")
+
+    child_started.connect(lambda **_: note("started"), weak=False)
+    child_stopping.connect(lambda **_: note("stopping"), weak=False)
+    atexit.register(lambda: note(f"atexit {Path(folder.name).exists()}"))

@@ -16,10 +16,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from tests.support.backends.guard import guarded, removed_at_the_end
 from tests.support.waiting import wait_until
 
-#: Ends server and folder when its input ends: when the test run dies, even by SIGKILL, the pipe is closed.
-_GUARD = '"$@" & server=$!; read -r _; kill -9 $server; wait $server; rm -rf "$0"'
 _QUICK = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=80"]
 
 
@@ -73,28 +72,17 @@ def running_postgres(programs: Path) -> Iterator[Postgres]:
     """Start a new, empty server without TCP, yield where it is, and kill it."""
     folder = Path(tempfile.mkdtemp(prefix="djpg"))
     account = _account(folder)
-    guard = None
-    try:
+    with removed_at_the_end(folder):
         subprocess.run(
             [programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"],
             check=True, stdout=subprocess.DEVNULL, cwd=folder, timeout=240, **account,
         )  # fmt: skip
         options = [f"unix_socket_directories={folder}", "listen_addresses=", *_QUICK]
         command = [programs / "postgres", "-D", folder / "data", *(f"--{option}" for option in options)]
-        with (folder / "log").open("wb") as log:
-            guard = subprocess.Popen(
-                ["sh", "-c", _GUARD, folder, *command],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd=folder, **account,
-            )  # fmt: skip
-        server = Postgres(str(folder))
-        wait_until(lambda: _answers(server), f"PostgreSQL starts, see {folder}/log", seconds=30, every=0.05)
-        yield server
-    finally:
-        if guard is not None:
-            assert guard.stdin is not None
-            guard.stdin.close()
-            guard.wait(timeout=60)
-        shutil.rmtree(folder, ignore_errors=True)
+        with guarded(folder, command, **account):
+            server = Postgres(str(folder))
+            wait_until(lambda: _answers(server), f"PostgreSQL starts, see {folder}/log", seconds=30, every=0.05)
+            yield server
 
 
 def _account(folder: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import redis
 
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.embedded.program import find_program
+from tests.docs.pages import blocks
 from tests.support.backends.missing import missing
 
 #: The shell waits for its input to end: when the test run dies, even by SIGKILL, the pipe closes and the server goes.
@@ -52,6 +53,11 @@ class ServerProgram(NamedTuple):
         """Go on only where `ACL SETUSER` takes rules such as `-client|kill` and `%R~…`."""
         if self.version < (7, 0):
             self._lacks("rules of users for parts of commands came with Redis 7.0")
+
+    def rules_of_users(self, document: Path) -> tuple[list[str], list[str]]:
+        """Return the lines of a document that make the users of this server, and those for the nodes of a Cluster."""
+        newer, older, cluster = [b.code.splitlines() for b in blocks(document, "") if "ACL" in b.code]
+        return newer if self.version >= (7, 0) else older, cluster
 
     def need_tls(self) -> None:
         """Go on only where the server was built with TLS.  Skipped in continuous integration, too: the servers in

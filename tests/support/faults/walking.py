@@ -61,12 +61,13 @@ class Walk:
         """The verbs, as often as they shall come up."""
         return (
             *(self.enqueue, self.claim, self.complete) * 4,
-            *(self.retry, self.settle, self.wait, self.extend) * 2,
+            *(self.retry, self.settle, self.wait, self.extend, self.release) * 2,
             *(self.go_on_alone,) * 2,
-            *(self.snooze, self.park, self.bury, self.discard, self.release, self.begin, self.checkin, self.transfer),
+            *(self.snooze, self.park, self.bury, self.discard, self.begin, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile, self.sample),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
             *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.list_some, self.look, self.watch),
+            *(self.reserve, self.forget, self.leave, self.arrive),
             *(self.flow, self.batch, self.follow, self.follow, self.check, self.on_flow, self.archive),
         )
 
@@ -96,6 +97,26 @@ class Walk:
     def enqueue(self) -> object:
         jobs = [self.new_job() for _ in range(self.rng.choice((1, 1, 3)))]
         return self.store.enqueue(QUEUE, jobs, max_length=self.rng.choice((0, 0, 12)))
+
+    def reserve(self) -> object:
+        """Ids of callers, in one queue or in another; some never get a job."""
+        id, queue = f"own-{self.rng.randrange(6)}", self.rng.choice((QUEUE, "elsewhere"))
+        known = self.store.reserve(queue, [id], lost=self.rng.random() < 0.3)
+        if known or queue != QUEUE or self.rng.random() < 0.3:
+            return known
+        record = encode(Job(id, QUEUE, "shop.one", b"[[],{}]", self.clock()))
+        self.records.setdefault(id, record)
+        self.sent.add(record)
+        return self.store.enqueue(QUEUE, [NewJob(id, record, digest="d")])
+
+    def forget(self) -> object:
+        """Forget ids, as after a day."""
+        with patch("django_jobs.stores.redis.upkeep.LEAST_KEPT", 0):
+            options, self.store.options = self.store.options, replace(self.store.options, idempotency=500)
+            try:
+                return self.store.forget_identities()
+            finally:
+                self.store.options = options
 
     def claim(self) -> object:
         done = self._done() if self.rng.random() < 0.2 else []
@@ -174,6 +195,20 @@ class Walk:
                 return Ended(claim, verb, knows=self.rng.choice(DIGESTS))
             case _:
                 return Ended(claim, verb, FAILED)
+
+    def leave(self) -> object:
+        """A retry in another queue."""
+        claim = self._take()
+        return claim and self.store.settle(QUEUE, [Ended(claim, "retry", FAILED, 400, queue="elsewhere")])
+
+    def arrive(self) -> object:
+        """Those that have left come there, as often as somebody says so; then they are found there."""
+        entries, _ = self.store.end_calls(QUEUE, 0)
+        keys = [key for key, _ in entries if ":moved:" in key]
+        arrived = self.store.deliver(QUEUE, keys)
+        if self.rng.random() < 0.5:
+            self.store.drop_end_calls(QUEUE, arrived)
+        return [self.store.find([QUEUE, "elsewhere"], id) for id in self._some()[:2]]
 
     def snooze(self) -> object:
         return (claim := self._take()) and self.store.snooze(claim, 300)
@@ -436,6 +471,7 @@ class Walk:
         lane = self.rng.choice((Lane.SHARED, Lane.ALONE))
         self.store.outlook([QUEUE], lane=lane)
         self.store.lapsed([QUEUE])
+        self.store.expire(QUEUE)
         self.store.upkeep_due([QUEUE])
         self.store.wake([QUEUE], lane=lane)
         self.store.find([QUEUE], f"job-{self.made}")

@@ -19,10 +19,10 @@ from tests.support.faults.walking import FAILED, QUEUE, Walk
 from tests.support.fsck import Snapshot, fsck
 from tests.survival.conftest import Clock
 
-SEEDS = range(dose(5, ci=10, long=60))
+SEEDS = range(dose(5, long=60))
 STEPS = 250
 #: Upkeep answers with the work it found: nothing is left for the second call, and nobody acts on the number.
-COUNTS_ITS_WORK = {"promote", "prune", "repair", "workflows_due", "archive_done"}
+COUNTS_ITS_WORK = {"promote", "prune", "repair", "workflows_due"}
 
 
 class Twice:
@@ -39,11 +39,15 @@ class Twice:
         first = self.inner.run(script, keys, args)
         once = dump(self.client)
         second = self.inner.run(script, keys, args)
+        if second == scripts.UNUSUAL != first:  # the short form leaves it to the full one, as in part.py
+            full, prefix = scripts.load(script.name), keys[0].removesuffix(script.keys[0])
+            second = self.inner.run(full, [prefix + key for key in full.keys], args)
         changed = difference(once, dump(self.client))
         self.seen[script.name] += 1
         assert not changed, f"{script.name}{args!r} sent twice changed {changed!r}"
         if script.name == "workflow_end":  # tells again what was started, also by earlier calls: nothing starts twice
-            assert (first[:2], set(first[2][::3]) <= set(second[2][::3])) == (second[:2], True), (args, first, second)
+            for one, other in zip(first, second, strict=True):
+                assert (one[:2], set(one[2][::3]) <= set(other[2][::3])) == (other[:2], True), (args, first, second)
         elif script.name not in COUNTS_ITS_WORK:
             assert first == second, f"{script.name}{args!r} answered {first!r}, then {second!r}"
         return first

@@ -1,4 +1,4 @@
-"""The scripts that add the usual jobs quickly leave every key as the script that can add any job."""
+"""What does the usual case quickly leaves every key as what can do any case: scripts, and short forms of scripts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, Lane, NewJob
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store, adding
+from django_jobs.stores.redis.connection import part
 from tests.support.dose import dose
 from tests.support.faults.dumps import dump
 from tests.support.faults.walking import QUEUE
@@ -19,11 +20,6 @@ from tests.survival.conftest import Clock
 
 pytestmark = [pytest.mark.redis, pytest.mark.survival]
 
-LONG_WAY = {
-    "_arguments_of_one": lambda job: None,
-    "_is_plain": lambda job: False,
-    "_are_plain_steps": lambda jobs: False,
-}
 KEYS = ["a" * 64, "b" * 64]
 CONTROLS = st.builds(
     Controls,
@@ -53,6 +49,8 @@ def new_jobs(draw: Any) -> NewJob:
 
 STEPS = st.lists(
     st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=1, max_size=3))
+    | st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=2, max_size=4, unique_by=lambda job: job.id))
+    | st.tuples(st.just("enqueue in a bounded queue"), st.lists(new_jobs(), min_size=1, max_size=4))
     | st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=1, max_size=1))
     | st.tuples(st.sampled_from(["claim", "complete"]), st.sampled_from(Lane))
     | st.tuples(st.just("wait"), st.sampled_from([1, 499, 120_000])),
@@ -70,6 +68,8 @@ def walk(store: Store, clock: Clock, steps: Sequence[tuple[str, Any]]) -> list[A
         answer: Any = None
         if verb == "enqueue":
             answer = store.enqueue(QUEUE, what)
+        elif verb == "enqueue in a bounded queue":
+            answer = store.enqueue(QUEUE, what, max_length=4)
         elif verb == "claim":
             claims = store.claim(QUEUE, "worker", 2, lane=what, lease=10**9).claims
             held += claims
@@ -86,7 +86,7 @@ def walk(store: Store, clock: Clock, steps: Sequence[tuple[str, Any]]) -> list[A
 
 @pytest.mark.accepts("K08")
 @settings(
-    max_examples=dose(100, ci=400, long=5000),
+    max_examples=dose(100, long=5000),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     deadline=None,
 )
@@ -95,10 +95,12 @@ def test_the_short_way_and_the_long_way_lead_to_the_same_place(
     law_store: Store, virtual: Clock, steps: Sequence[tuple[str, Any]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, never in LONG_WAY.items():
-            patch.setattr(adding, name, never)
+        patch.setattr(adding, "_lane_of", lambda job: None)
+        patch.setattr(part.Part, "_run_shortly", part.Part._run)
         long = walk(law_store, virtual, steps)
-    assert walk(law_store, virtual, steps) == long
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(part, "IN_FULL", 0)  # also after a case that was not usual
+        assert walk(law_store, virtual, steps) == long
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -113,3 +115,30 @@ def test_a_count_that_cannot_be_added_to_begins_again_on_every_way(
         ]
         assert law_store.enqueue(QUEUE, jobs) == [Added.ADDED] * number
     assert law_store.stats([QUEUE])[0].totals["enqueued"] == 2 * number
+
+
+def test_a_late_copy_of_the_short_form_takes_nothing_when_the_full_one_found_nothing(
+    law_store: Store, virtual: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are one call: it was answered, whichever of its requests was carried out."""
+    law_store.transport.client.flushall()
+    run, requests = law_store.transport.run, []
+
+    def noted(*call: Any) -> Any:
+        requests.append(call)
+        return run(*call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(law_store.transport, "run", noted)
+        law_store.pause(QUEUE, name="shop.other")
+        requests.clear()
+        assert law_store.claim(QUEUE, "worker", 2, lease=1000).claims == []
+    other = Store(
+        law_store.transport, law_store.options
+    )  # another sender: its calls do not show that the copies are late
+    other.resume(QUEUE, name="shop.other")
+    other.enqueue(QUEUE, [NewJob("a", encode(Job("a", QUEUE, "shop.work", b"[[],{}]", 1)))])
+    short, full = requests
+    for late in (short, full):
+        run(*late)
+        assert law_store.stats([QUEUE])[0].counts["running"] == 0

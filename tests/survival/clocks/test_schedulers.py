@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 from tests.survival.project.scheduler import Clock
 from tests.unit.schedules.test_cron_against_a_scanner import Expression, Field, scan
 
-pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, ci=1800, long=3600))]
+pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, long=3600))]
 
 Q = "default"
 FLEET = 5
@@ -40,7 +40,7 @@ CRONS = {
 AROUND = dose(timedelta(hours=1, minutes=30), long=timedelta(hours=24))
 #: Seconds between two looks.
 PAUSE = dose((600, 2400), long=(300, 900))
-KILLS, RESTARTS = dose((10, 1), long=(200, 20))
+KILLS, RESTARTS = dose((6, 1), long=(200, 20))
 
 
 def clock_changes(zone: ZoneInfo, year: int) -> Iterator[datetime]:

@@ -11,6 +11,7 @@ import pytest
 
 from django_jobs.core.values import State
 from django_jobs.serialization.record import decode
+from tests.support.dose import dose
 from tests.support.pace import Pace
 from tests.support.pools import Pool, Site
 from tests.support.waiting import wait_until
@@ -21,7 +22,7 @@ Q = "default"
 #: All of them run at the same moment: each second.
 ENTRIES = [f"entry-{n}" for n in range(5)]
 #: ms before and after the second in which they run.
-AROUND = (-60, -15, 0, 10)
+AROUND = dose((-15, 10), long=(-60, -15, 0, 10))
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_workers_with_wrong_clocks_agree_on_leases_and_start_jobs_at_their_time(
     assert site.verdict().ended >= due.keys()
 
 
-def test_jobs_of_producers_with_wrong_clocks_are_as_old_as_they_are(site: Site, pace: Pace) -> None:
+def test_jobs_of_producers_with_wrong_clocks_are_as_old_as_they_are(site: Site) -> None:
     producers = [site.producer(SURVIVAL_CLOCK=hour) for hour in ("3600", "-3600")]
     began, now = monotonic(), site.store.now()
     for at, producer in enumerate(producers):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -26,18 +25,7 @@ def freeze(pool: Pool, number: int) -> None:
         send_signal(pid, number)
 
 
-@pytest.mark.accepts("R33", "G50", "R24")
-def test_a_job_of_many_leases_starts_once_while_its_worker_is_healthy(site: Site) -> None:
-    site.jobs_settings["LEASE"] = 2
-    producer = site.producer()
-    pools = [site.pool(), site.pool()]
-    producer.send("work", 2, 11_000)
-    site.ledger.wait("end", 2, seconds=30)
-    site.wait_drained()
-    assert all(pool.stop() == 0 for pool in pools)
-    assert site.verdict().duplicates == 0
-
-
+@pytest.mark.timed(beside=1)
 @pytest.mark.accepts("R13", "R04", "R17", "R33")
 def test_a_worker_that_was_stopped_for_three_leases_comes_back_too_late(site: Site) -> None:
     site.jobs_settings["LEASE"] = 1
@@ -56,7 +44,9 @@ def test_a_worker_that_was_stopped_for_three_leases_comes_back_too_late(site: Si
     )
     before = {id: site.store.get("default", id) for id in ("j-0", "single-0", "unique-0")}
     freeze(first, signal.SIGCONT)
-    wait_until(lambda: "claim was lost" in first.text(), "it is told that it came too late", seconds=10)
+    # Whichever is quicker: a job that ends, or the parent that asks whether the claims still hold.
+    said = ("ended after its claim was lost", "has lost the claims of jobs that it runs")
+    wait_until(lambda: any(each in first.text() for each in said), "it is told that it came too late", seconds=10)
     site.wait_drained()
     for id, info in before.items():
         assert info is not None
@@ -109,31 +99,25 @@ def test_a_worker_that_wakes_up_goes_on_with_what_nobody_has_taken(site: Site) -
 
 
 @pytest.mark.accepts("R04", "R25", "G60", "P14")
-@pytest.mark.parametrize("when", ["later", "already"])
-def test_whoever_runs_recovers_what_a_dead_machine_held(site: Site, when: str, pace: Pace) -> None:
-    """No worker needs to be started for it, and none that starts late may miss it."""
-    site.jobs_settings["LEASE"] = 2
+def test_a_worker_that_starts_later_recovers_what_a_dead_machine_held(site: Site, pace: Pace) -> None:
+    site.jobs_settings["LEASE"] = 1
     producer = site.producer()
     doomed, gate = site.pool(), site.folder / "gate"
     producer.send("held", 8, str(gate))
     site.ledger.wait("start", 4)
-    rescuer = site.pool() if when == "already" else None
-    if rescuer is not None:
-        wait_until(lambda: len(rescuer.children()) >= 2, "it runs")
     doomed.kill_all()
     gate.touch()
+    died = monotonic()
+    wait_until(lambda: monotonic() - died > 2, "two leases", seconds=10)
     began = monotonic()
-    if rescuer is None:
-        wait_until(lambda: monotonic() - began > 3 * 2, "three leases", seconds=10)
-        began = monotonic()
-        rescuer = site.pool()
+    rescuer = site.pool()
     held = {event.id for event in site.ledger.read() if event.kind == "start" and event.pid in doomed.seen}
     assert held
     site.ledger.wait_for(
         lambda events: any(e.kind == "start" and e.id in held and e.pid not in doomed.seen for e in events),
         "what the dead machine ran begins again",
     )
-    pace.within(began, 2 + 5, "a lease and the search")
+    pace.within(began, 1 + 5, "a lease and the search")
     site.ledger.wait("end", 8, seconds=20)
     site.wait_drained()
     assert rescuer.stop() == 0
@@ -157,7 +141,6 @@ def test_a_worker_that_is_cut_off_ends_its_jobs_and_comes_back(server: RedisServ
         began = monotonic()
         wait_until(lambda: not any(is_alive(pid) for pid in busy), "what may run elsewhere is ended", seconds=20)
         pace.within(began, 2 * 5, "two leases")
-        wait_until(lambda: monotonic() - began > 3 * 5, "three leases")
         assert pool.process.poll() is None
         proxy.heal()
         site.ledger.wait_for(
@@ -167,31 +150,3 @@ def test_a_worker_that_is_cut_off_ends_its_jobs_and_comes_back(server: RedisServ
     finally:
         site.close()
         proxy.close()
-
-
-@pytest.fixture
-def paused_server(server: RedisServer) -> Iterator[RedisServer]:
-    yield server
-    assert server.process is not None
-    send_signal(server.process.pid, signal.SIGCONT)
-
-
-@pytest.mark.accepts("G04", "P03")
-def test_after_an_outage_longer_than_a_lease_nobody_who_lives_loses_his_jobs(
-    site: Site, paused_server: RedisServer
-) -> None:
-    """Redis comes back with every lease expired; the workers that held them are still at work."""
-    site.jobs_settings["LEASE"] = 6
-    producer = site.producer()
-    pools = [site.pool(), site.pool()]
-    producer.send("work", 8, 9_000)
-    site.ledger.wait("start", 8)
-    assert paused_server.process is not None
-    paused_server.kill()
-    down = monotonic()
-    wait_until(lambda: monotonic() - down > 4.5, "most of a lease", seconds=10)
-    paused_server.start()
-    site.ledger.wait("end", 8, seconds=30)
-    site.wait_drained()
-    assert all(pool.stop() == 0 for pool in pools)
-    assert site.verdict().duplicates == 0

@@ -14,7 +14,7 @@ from tests.support.pools import Pool, Site
 from tests.support.processes import send_signal
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=900, long=1200))]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, long=1200))]
 
 Q = "default"
 
@@ -28,7 +28,7 @@ def test_many_jobs_that_kill_the_whole_worker_bury_nobody_beside_them(site: Site
     innocents = producer.send("work", 5, 2_000, prefix="innocent-long") + producer.send(
         "work", 35, 20, prefix="innocent"
     )
-    poisons = [f"poison-{n}" for n in range(dose(4, ci=5, long=16))]
+    poisons = [f"poison-{n}" for n in range(dose(2, long=16))]
     coming = list(poisons)
     running: list[Pool] = []
     met: set[int] = set()
@@ -48,7 +48,7 @@ def test_many_jobs_that_kill_the_whole_worker_bury_nobody_beside_them(site: Site
                 producer.answer()
         return not coming and site.drained()
 
-    wait_until(over, "everything has ended", seconds=dose(480, ci=600, long=1000), every=0.1)
+    wait_until(over, "everything has ended", seconds=dose(480, long=1000), every=0.1)
     assert all(pool.stop() == 0 for pool in running)
     assert {info.id for info in site.store.page("default", State.DEAD, 0, 100)} == set(poisons)
     assert site.counts()["succeeded"] == len(innocents)

@@ -13,9 +13,9 @@ from tests.support.faults.chaos import Chaos
 from tests.support.ledger import Event
 from tests.support.pools import Site
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=3600))]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, long=3600))]
 
-PRODUCERS, KILLS = dose((6, 4), ci=(12, 12), long=(50, 50))
+PRODUCERS, KILLS = dose((4, 4), long=(50, 50))
 #: Requests that a producer sends for each key in one go, and how often between two kills.
 AT_ONCE, ROUNDS = 7, 4
 #: Against going on for ever: ten times the turns that a quiet machine needs.

@@ -8,13 +8,14 @@ import pytest
 
 from django_jobs.core.values import Added, Job, NewJob
 from django_jobs.serialization.record import encode
+from tests.support.dose import dose
 from tests.support.fsck import fsck
 from tests.support.pools import Site
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600)]
 
-JOBS = 100_000
+JOBS = dose(10_000, long=100_000)
 QUEUES = ["default", "mail", "slow"]
 
 

@@ -18,11 +18,11 @@ from tests.support.pools import ROOT, Site
 from tests.support.processes import die_with_parent
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, ci=1200, long=3600))]
+pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, long=3600))]
 
-WORKFLOWS, STEPS = dose(60, ci=200, long=2_000), 10
-BATCHES, JOBS = dose(10, ci=20, long=100), 20
-KILLS = dose(10, ci=20, long=100)
+WORKFLOWS, STEPS = dose(30, long=2_000), 10
+BATCHES, JOBS = dose(10, long=100), 20
+KILLS = dose(6, long=100)
 #: ms of a job.  Among 100 kills, the others must not be done before the pools that were killed work again.
 MS = dose(5, long=100)
 QUEUES = ("default", "other")

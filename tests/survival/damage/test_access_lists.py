@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import redis
 
-from django_jobs import Batch, group
-from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, NewJob, State
-from django_jobs.enqueue.decorator import JobFunction
+from django_jobs import Batch, get_job, group
+from django_jobs.core.values import PLAIN, Added, Attempt, Controls, Done, Job, NewJob, State
+from django_jobs.enqueueing.decorator import JobFunction
 from django_jobs.exceptions import StoreFull, StoreMisconfigured
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
@@ -18,23 +19,27 @@ from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.transport import _in_doubt as in_doubt
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.workflows import engine, reading
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT
 from tests.support.backends.redis_process import RedisServer
 from tests.support.faults.walking import QUEUE, Walk
 from tests.survival.conftest import Clock
 
 USERS = ("worker", "producer", "viewer")
+FORBIDDEN = (
+    "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SCRIPT FLUSH", "CLIENT KILL TYPE normal",
+    "GET session:1", "ACL LIST", "EVAL return{redis.call('GET','session:1')} 0", "SHUTDOWN NOSAVE",
+    "DEBUG SLEEP 0", "FUNCTION LIST",
+)  # fmt: skip
 
 
 @pytest.fixture
 def users(quiet_server: RedisServer) -> Iterator[None]:
     """The three users of the document, on a server that is otherwise open to the test."""
-    quiet_server.program.need_rules_for_parts_of_commands()
-    block, _ = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
+    lines, _ = quiet_server.program.rules_of_users(ROOT / "docs" / "howto" / "security.md")
     with quiet_server.client() as client:
         client.flushall()
         client.acl_log_reset()
-        for line in block.code.splitlines():
+        for line in lines:
             client.execute_command(*line.split())
         yield
         client.execute_command("ACL", "DELUSER", *USERS)
@@ -64,17 +69,73 @@ def test_a_worker_may_do_all_of_its_work(quiet_server: RedisServer, virtual: Clo
 
 @pytest.mark.redis
 @pytest.mark.usefixtures("users")
-@pytest.mark.parametrize(
-    "command",
-    ["FLUSHALL", "CONFIG GET *", "KEYS *", "SCRIPT FLUSH", "CLIENT KILL TYPE normal", "GET session:1", "ACL LIST",
-     "EVAL return{redis.call('GET','session:1')} 0", "SHUTDOWN NOSAVE", "DEBUG SLEEP 0", "FUNCTION LIST"],
-)  # fmt: skip
 @pytest.mark.parametrize("user", USERS)
-def test_nobody_may_touch_the_server_or_foreign_keys(quiet_server: RedisServer, user: str, command: str) -> None:
+def test_nobody_may_touch_the_server_or_foreign_keys(quiet_server: RedisServer, user: str) -> None:
     client = redis.Redis(port=quiet_server.port, username=user, password="PASSWORD", protocol=2)
-    with pytest.raises(redis.ResponseError, match=r"(?i)permission|noperm|acl|user executing the script"):
-        client.execute_command(*command.split())
+    for command in FORBIDDEN:
+        with pytest.raises(
+            redis.ResponseError, match=r"(?i)permission|noperm|acl|user executing the script|unknown command"
+        ):
+            client.execute_command(*command.split())
     client.close()
+
+
+#: What tells workers to delete, to stop, to kill or to pause; Redis looks at the keys before it looks at the script.
+ORDERS = (
+    "RPUSH {jobs}:commands:w stop", "HSET {jobs}:document:bulk a 1", "HSET {jobs}:document:schedules paused:a 1",
+    "HSET {jobs:default}:paused p 0", "EVAL return{redis.call('HSET',KEYS[1],'p','0')} 1 {jobs:default}:paused",
+    "EVAL return{redis.call('RPUSH','{jobs}:commands:w','stop')} 0", "ZADD {jobs}:seen 1 w", "DEL {jobs:default}:jobs",
+    "HDEL {jobs:default}:jobs a", "UNLINK {jobs}:queues",
+)  # fmt: skip
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+@pytest.mark.parametrize("user", ["producer", "viewer"])
+def test_only_a_worker_may_give_orders_to_workers(quiet_server: RedisServer, virtual: Clock, user: str) -> None:
+    client = redis.Redis(port=quiet_server.port, username=user, password="PASSWORD", protocol=2)
+    for command in ORDERS:
+        with pytest.raises(redis.ResponseError, match=r"(?i)permission|noperm|acl|user executing the script"):
+            client.execute_command(*command.split())
+    client.close()
+    worker, store = store_of(quiet_server, "worker", virtual), store_of(quiet_server, user, virtual)
+    worker.publish_worker("w", {}, 60_000)
+    for order in (
+        lambda: store.pause(QUEUE),
+        lambda: store.command_worker("w", "stop"),
+        lambda: store.update_document("bulk", {"a": 1}),
+    ):
+        with pytest.raises(StoreMisconfigured, match="lacks a permission"):
+            order()
+    store.close()
+    worker.close()
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+def test_a_producer_may_do_all_of_its_work(quiet_server: RedisServer, virtual: Clock) -> None:
+    """It adds jobs in each way and looks at its handles, whatever has become of the jobs."""
+    producer, worker = (store_of(quiet_server, user, virtual) for user in ("producer", "worker"))
+    use_store(producer)
+    task = JobFunction(step_of_a_producer, name="work", max_concurrency=1)
+    handles = [
+        task.enqueue(),
+        task.enqueue_in(60),
+        task.enqueue_unique(),
+        task.enqueue_unique_by_key("k"),
+        task.using(job_id="mine", priority=5, expires_at=datetime.now(UTC) + timedelta(days=9)).enqueue(),
+        *task.enqueue_many([()] * 3),
+    ]
+    for _ in range(3):
+        for handle in handles:
+            assert handle is not None
+            handle.refresh()
+            assert get_job(handle.id).state == handle.state
+        for claim in worker.claim("default", "w", 1, lease=30_000).claims:
+            worker.retry(claim, Attempt(1, "failed", 0), 0)
+    use_store(None)
+    producer.close()
+    worker.close()
 
 
 @pytest.mark.redis

@@ -16,9 +16,9 @@ from tests.support.ledger import Event
 from tests.support.pools import Site
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, long=1800))]
 
-ACTS = dose(300, ci=1_500, long=10_000)
+ACTS = dose(300, long=10_000)
 Q = "default"
 #: limit key as it stands in `slots` → how many may run, and the letters that ids of its jobs begin with.
 LIMITS = {

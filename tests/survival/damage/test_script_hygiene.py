@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -67,9 +68,10 @@ def test_the_search_for_globals_finds_one() -> None:
 
 
 @pytest.mark.accepts("R15")
+@pytest.mark.parametrize("short", [False, True], ids=["full", "short"])
 @pytest.mark.parametrize("name", scripts.names())
-def test_no_script_uses_a_name_it_does_not_declare(name: str) -> None:
-    assert sorted(set(undeclared(scripts.load(name).source.decode()))) == []
+def test_no_script_uses_a_name_it_does_not_declare(name: str, short: bool) -> None:
+    assert sorted(set(undeclared(scripts.load(name, short=short).source.decode()))) == []
 
 
 @pytest.mark.parametrize("name", scripts.names())
@@ -86,8 +88,8 @@ def called(command: str) -> tuple[str, list[str]]:
     The first call of a script on a connection has all of it."""
     verb, _, rest = command.partition(" ")
     rest = rest.encode("latin-1").decode("unicode_escape") if verb.upper() == "EVAL" else rest
-    for name in scripts.names():
-        script = scripts.load(name)
+    for name, short in itertools.product(scripts.names(), (False, True)):
+        script = scripts.load(name, short=short)
         start = script.source.decode("latin-1") if verb.upper() == "EVAL" else script.sha.decode()
         if rest.startswith(start + " "):
             return name, rest.removeprefix(start + " ").split(" ")
@@ -100,7 +102,8 @@ def test_every_script_touches_only_keys_it_was_given_and_of_one_slot(
     law_store: Store, quiet_server: RedisServer, virtual: Clock
 ) -> None:
     for name in scripts.names():
-        law_store.transport.client.script_load(scripts.load(name).source.decode())
+        for short in (False, True):
+            law_store.transport.client.script_load(scripts.load(name, short=short).source.decode())
     watcher = quiet_server.client()
     with watcher.monitor() as monitor:
         walk = Walk(law_store, virtual, seed=1)
@@ -120,7 +123,8 @@ def test_every_script_touches_only_keys_it_was_given_and_of_one_slot(
                     script, words = called(line["command"])
                     given = set(words[1 : 1 + int(words[0])])
                     tags = {key[key.index("{") : key.index("}") + 1] for key in given}
-                    assert len(tags) == 1, f"{script} was given keys of {tags}"
+                    # A reader may span slots on one server; on a Cluster, it is called once for each place.
+                    assert len(tags) == 1 or script in ("old_homes", "find"), f"{script} was given keys of {tags}"
                 continue
             if verb != "TIME":
                 assert words[1] in given, f"{script} calls {verb} on {words[1]}, which it was not given"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from django_jobs import current_job, job
+from django_jobs import Retry, current_job, job
 from tests.support.ledger import Writer
 from tests.survival.project.kinds import ENDLESS, POISON
 
@@ -35,6 +35,27 @@ def work(ms: int = 0) -> int:
         if ms:
             time.sleep(ms / 1000)
     return ms
+
+
+@job(name="told")
+def told(end: dict[str, object]) -> None:
+    with recorded():
+        ledger.write("told", str(end["id"]))
+
+
+@job(name="work_told", on_end=told)
+def work_told(ms: int = 0) -> None:
+    with recorded():
+        time.sleep(ms / 1000)
+
+
+@job(name="work_moved", on_end=told)
+def work_moved(ms: int = 0) -> None:
+    """The first attempt is in the queue of the call, all others in the queue "other"."""
+    with recorded():
+        time.sleep(ms / 1000)
+        if current_job().queue != "other":
+            raise Retry(in_=0.1, queue="other")
 
 
 def _hold(gate: str) -> None:

@@ -18,7 +18,7 @@ django.setup()
 
 from django_jobs.core import registry  # noqa: E402
 from django_jobs.core.values import Added  # noqa: E402
-from django_jobs.enqueue.submit import enqueue_by_name  # noqa: E402
+from django_jobs.enqueueing.submit import enqueue_by_name  # noqa: E402
 from django_jobs.exceptions import JobsError  # noqa: E402
 from tests.survival.project.jobs import ledger  # noqa: E402
 

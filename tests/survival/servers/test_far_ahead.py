@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
 Q = "default"
 DAY = 86_400_000
-RESTARTS = dose(6, ci=20, long=20)
+RESTARTS = dose(6, long=20)
 FAILED = Attempt(1, "failed", 0, error="no")
 
 

@@ -21,7 +21,7 @@ from tests.support.pools import Producer, Site
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, long=1800))]
 
 Q = "default"
-COPIES = dose(6, long=100)
+COPIES = dose(3, long=100)
 #: As much as a disk may not have written yet; and the least that one accepted job takes in the file.
 TAIL, LEAST = 64 << 10, 200
 

@@ -19,7 +19,8 @@ class Executor:
 
 
 def prepared(name: str) -> Any:
-    return SimpleNamespace(name=name, plan=SimpleNamespace(on_loop=True), running=SimpleNamespace())
+    plan, running = SimpleNamespace(on_loop=True), SimpleNamespace(name=name)
+    return SimpleNamespace(name=name, plan=plan, running=running, claim=SimpleNamespace(id=""), job=running)
 
 
 @pytest.fixture

@@ -46,9 +46,9 @@ def decide(
     **policy: Any,
 ) -> Outcome:
     log = failed_attempt(error, number=attempt, at=1000)
-    return after_failure(
-        error, Policy(**policy), log, max_attempts=most, on_exhausted=exhausted, at_most_once=once, jitter=0.0
-    )
+    how = Policy(**policy)
+    limits = {"backoff": how.backoff, "max_attempts": most, "on_exhausted": exhausted, "at_most_once": once}
+    return after_failure(error, how, log, jitter=0.0, **limits)
 
 
 @pytest.mark.accepts("G06", "G53", "R15")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +19,6 @@ from tests.unit.execution.workbench import Bench, bench
 
 __all__ = ["bench"]
 
-Point = namedtuple("Point", "x y")
 #: The jobs that ran, one entry for each run.
 ran: list[str] = []
 
@@ -35,31 +33,18 @@ class Hostile:
         raise SystemExit(1)
 
 
-class HostileKey(str):
-    def __repr__(self) -> str:
-        raise KeyboardInterrupt
-
-
 def steps() -> Iterator[int]:
     yield 1
 
 
-async def later() -> int:
-    return 1
-
-
 RETURNED: dict[str, Callable[[], Any]] = {
     "response": lambda: HttpResponse("ok"),
-    "integer keys": lambda: {1: 2},
     "set": lambda: {1, 2},
-    "counter": lambda: Counter("abc"),
-    "named tuple": lambda: Point(1, 2),
     "generator": steps,
     "not a number": lambda: float("nan"),
     "large": lambda: "x" * 300_000,
     "object": object,
     "hostile": Hostile,
-    "hostile key": lambda: {HostileKey("a"): 1},
     "deep": lambda: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]],
     "surrogate": lambda: "\ud800",
 }
@@ -100,13 +85,6 @@ def test_a_coroutine_that_returned_it_succeeds_too(bench: Bench, what: str) -> N
     assert shown(info).result_missing
 
 
-@pytest.mark.filterwarnings("ignore:coroutine 'later' was never awaited")
-def test_a_coroutine_that_nobody_awaited_is_named() -> None:
-    coroutine = later()
-    assert "awaited" in dump_result(coroutine)[1]
-    coroutine.close()
-
-
 def test_of_each_job_type_one_warning_is_written(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     def one() -> Any:
         return {1}
@@ -143,7 +121,7 @@ def test_what_json_can_hold_is_kept_with_its_type(bench: Bench) -> None:
 
 
 def test_a_reason_that_was_cut_for_a_page_is_still_told_as_one() -> None:
-    stored, why = dump_result({1: 2})
+    stored, why = dump_result({1, 2})
     assert why_missing(stored) == why
     assert why_missing(stored[:40]) in why
     assert readable({"$missing": why}) == f"not kept: {why}"

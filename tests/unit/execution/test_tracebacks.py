@@ -136,9 +136,6 @@ def test_it_is_what_python_writes_the_first_time_and_later(case: Callable[[], No
     for _ in range(3):
         error = raised(case)
         assert formatted(error) == as_python_says(error)
-    for each in CASES:
-        error = raised(each)
-        assert formatted(error) == as_python_says(error)
 
 
 def test_an_error_that_was_never_raised_has_one_too() -> None:

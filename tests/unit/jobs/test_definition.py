@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -62,6 +63,18 @@ class TestTheDecorator:
         with pytest.raises(UnknownJob, match=r"No job is named 'shop\.receit'\. Did you mean 'shop\.receipt'\?"):
             registry.get("shop.receit")
 
+    @pytest.mark.timed
+    def test_a_list_looks_for_an_unknown_name_in_a_fraction_of_the_time_of_a_suggestion(self) -> None:
+        for n in range(100):
+            job(name=f"shop.receipt{n}")(plain)
+        began = time.process_time()
+        assert [registry.find("shop.receit") for _ in range(20)] == [None] * 20
+        looked = time.process_time()
+        for _ in range(20):
+            with pytest.raises(UnknownJob):
+                registry.get("shop.receit")
+        assert 10 * (looked - began) < time.process_time() - looked
+
     @pytest.mark.accepts("G71")
     def test_the_defaults_are_those_of_the_reference(self) -> None:
         task = job(plain)
@@ -84,6 +97,11 @@ class TestTheDecorator:
         task = job(delivery="at_most_once")(plain)
         assert task.max_attempts == 1
         assert task.stored_options.max_attempts == 1
+        assert task.stored_controls.at_most_once
+
+    def test_once_unless_failed_means_several_attempts_of_a_job_that_is_delivered_at_most_once(self) -> None:
+        task = job(delivery="once_unless_failed", max_attempts=3)(plain)
+        assert task.stored_options == Options(max_attempts=3, retried=True)
         assert task.stored_controls.at_most_once
 
     def test_an_async_function_is_known_as_one(self) -> None:
@@ -122,7 +140,7 @@ class TestRefusals:
             ({"expires_in": 0.0001}, "expires_in=0.0001: use a duration from 0.001 s"),
             ({"expires_in": timedelta(microseconds=1)}, "use a duration from 0.001 s"),
             ({"keep_result": -1}, "keep_result=-1: use a duration"),
-            ({"delivery": "once"}, "delivery='once': use one of 'at_least_once', 'at_most_once'"),
+            ({"delivery": "once"}, "delivery='once': use one of 'at_least_once', 'at_most_once', 'once_unless_failed'"),
             ({"delivery": "at_most_once", "max_attempts": 3}, "max_attempts=3 contradicts delivery='at_most_once'"),
             ({"max_concurrency": -1}, "max_concurrency=-1: use a whole number from 0"),
             ({"concurrency_key": 3}, "concurrency_key=3: use the name of a parameter"),

@@ -40,9 +40,9 @@ def test_it_is_the_same_until_a_name_comes_or_goes(known: Known) -> None:
 
 def test_it_changes_with_the_remote_types(known: Known) -> None:
     before = registry.digest()
-    known.learn(0.0, [RemoteType("tests.digest.remote", "pull", "at_least_once", 3, 0, 60, "", "")])
+    known.replace_types(0.0, [RemoteType("tests.digest.remote", "pull", "at_least_once", 3, 0, 60, "", "")])
     assert registry.digest() != before
-    known.learn(1.0, [])
+    known.replace_types(1.0, [])
     assert registry.digest() == before
 
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from django_jobs.core.values import RECORD_FORMAT, Controls, Job, Options
 from django_jobs.exceptions import CorruptRecord, NewerRecord
+from django_jobs.serialization.checked import LATEST
 from django_jobs.serialization.record import decode, encode, has_controls, name_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\t"), min_size=1)
-MS = st.integers(0, 2**52)
+MS = st.integers(0, LATEST)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options.checks import LONGEST
-from django_jobs.enqueue.call_options import check_id, delay_ms, moment
-from django_jobs.enqueue.request import new_id
+from django_jobs.enqueueing.call_options import check_id, delay_ms, moment
+from django_jobs.enqueueing.request import new_id
 from django_jobs.exceptions import InvalidArguments
 
 DURATIONS = (

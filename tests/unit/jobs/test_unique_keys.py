@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_jobs.core.definition import JobDefinition
-from django_jobs.enqueue.keys import digest_of_arguments, digest_of_key, limit_key
+from django_jobs.enqueueing.keys import digest_of_arguments, digest_of_key, limit_key
 from django_jobs.exceptions import InvalidArguments, PayloadError
 from django_jobs.serialization.arguments import canonical
 

@@ -40,15 +40,15 @@ def test_a_name_is_not_there_once_a_reading_that_began_after_the_question_did_no
     with pytest.raises(NotKnownYet):
         told.definition_of("php.pushed")
     time.now = 2.0
-    told.learn(-1.0, [PULLED])
+    told.replace_types(-1.0, [PULLED])
     with pytest.raises(NotKnownYet):
         told.definition_of("php.pushed")
-    told.learn(1.0, [PULLED])
+    told.replace_types(1.0, [PULLED])
     assert told.definition_of("php.pushed") is None
     time.now = MISSED + 1  # it may have been made since
     with pytest.raises(NotKnownYet):
         told.definition_of("php.pushed")
-    told.learn(time.now, [PULLED, PUSHED])
+    told.replace_types(time.now, [PULLED, PUSHED])
     assert told.definition_of("php.pushed") is not None
 
 
@@ -62,17 +62,17 @@ def test_a_definition_that_a_thread_makes_while_types_are_learned_spoils_nothing
 
         __hash__ = RemoteType.__hash__
 
-    told.learn(1.0, [PUSHED, Compared(*PULLED)])
+    told.replace_types(1.0, [PUSHED, Compared(*PULLED)])
     assert told.definition_of("php.pulled") is not None
     other_definition = told.definition_of("php.pushed")
     assert other_definition is not None
     del told.definitions[PUSHED]
-    told.learn(2.0, [PUSHED, Compared(*PULLED)])
+    told.replace_types(2.0, [PUSHED, Compared(*PULLED)])
     assert told.definition_of("php.pulled") is not None
 
 
 def test_a_flood_of_unknown_names_is_not_remembered_without_bound(told: Known, time: Seconds) -> None:
-    told.learn(-1.0, [])
+    told.replace_types(-1.0, [])
     for number in range(MOST_MISSED):
         with pytest.raises(NotKnownYet):
             told.definition_of(f"php.{number}")
@@ -85,21 +85,21 @@ def test_a_flood_of_unknown_names_is_not_remembered_without_bound(told: Known, t
 
 
 def test_before_anything_is_known_only_queues_of_django_jobs_are_looked_into(told: Known) -> None:
-    assert told.theirs(["default", "pull", "push"]) == {"pull", "push"}
-    told.learn(0.0, [PULLED, PUSHED])
-    assert told.theirs(["default", "pull", "push"]) == {"pull"}
+    assert told.left_to_pull_workers(["default", "pull", "push"]) == {"pull", "push"}
+    told.replace_types(0.0, [PULLED, PUSHED])
+    assert told.left_to_pull_workers(["default", "pull", "push"]) == {"pull"}
 
 
 def test_without_the_api_every_queue_is_looked_into(told: Known, settings: Any) -> None:
     settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "API": None}
-    assert told.theirs(["default", "pull"]) == set()
+    assert told.left_to_pull_workers(["default", "pull"]) == set()
     assert told.definition_of("php.pushed") is None
 
 
 def test_a_worker_whose_queues_are_all_of_pull_workers_asks_the_store_nothing(
     told: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told.learn(0.0, [PULLED])
+    told.replace_types(0.0, [PULLED])
     monkeypatch.setattr(type_cache, "_known", told)
     gate = Gate()
     gate.ended.set()  # so that it need not wait
@@ -119,12 +119,12 @@ def test_a_child_that_does_not_listen_is_not_told_again_until_it_does() -> None:
     """What it is told when it has to end must find room in its channel."""
     ours, theirs = pair()
     child = ChildHandle("w", Lane.SHARED, 0, ours, SharedMemory([], 0))
-    child.learn(RemoteTypes(1.0, [PUSHED._asdict()]))
-    child.learn(RemoteTypes(2.0, []))
+    child.send_types(RemoteTypes(1.0, [PUSHED._asdict()]))
+    child.send_types(RemoteTypes(2.0, []))
     assert theirs.receive() == [RemoteTypes(1.0, [PUSHED._asdict()])]
     theirs.send(TypesReceived())
     child.read()
-    child.learn(RemoteTypes(3.0, []))
+    child.send_types(RemoteTypes(3.0, []))
     assert theirs.receive() == [RemoteTypes(3.0, [])]
     for end in (ours, theirs):
         end.close()

@@ -13,7 +13,7 @@ from tests.support.dose import dose
 
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo"]
 MINUTE = timedelta(minutes=1)
-EXAMPLES = dose(25, quick=6, ci=60, long=2000)
+EXAMPLES = dose(25, quick=6, long=2000)
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def test_sentinels_have_users_and_certificates_of_their_own() -> None:
     assert (kwargs["username"], kwargs["password"], kwargs["db"]) == ("me", "a/b", 4)
     assert (kwargs["client_name"], kwargs["ssl_ca_path"]) == ("shop", "/")
     for sentinel in pool.sentinel_manager.sentinels:
-        assert sentinel.connection_pool.connection_class is redis.SSLConnection
+        assert sentinel.connection_pool.connection_class.__mro__[1] is redis.SSLConnection
         kwargs = sentinel.connection_pool.connection_kwargs
         assert (kwargs["username"], kwargs["password"], kwargs["ssl_ca_path"]) == ("s", "p&w", "/")
         assert kwargs["ssl_check_hostname"] is False

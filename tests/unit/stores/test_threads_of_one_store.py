@@ -42,6 +42,7 @@ def test_a_client_is_there_though_another_thread_closes_the_store() -> None:
     assert transport.client is first
 
 
+@pytest.mark.accepts("P19")
 @pytest.mark.parametrize("line", [1, 2, 3, 4])
 def test_no_thread_of_a_fork_takes_a_channel_of_the_parent_process(line: int) -> None:
     """Its number would be one that the parent uses, too, and the server would answer with the answer to the parent.

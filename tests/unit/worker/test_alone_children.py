@@ -15,7 +15,7 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
-from django_jobs.worker.parent.heartbeat_answers import Told
+from django_jobs.worker.parent.heartbeat_answers import HeartbeatAnswers
 from django_jobs.worker.parent.pool import ALONE_BUSY, LOOK, ChildPool
 from django_jobs.worker.parent.suspects import Suspects
 from django_jobs.worker.shared_memory import SharedMemory, Thread
@@ -151,7 +151,7 @@ def test_a_job_may_end_between_two_looks_of_the_parent(family: Family, monkeypat
         lambda: family.pool.next_moment(family.now),
         lambda: family.pool.keep_time_limits(family.now),
         lambda: [child.end_attempt("q", "other", 1) for child in children],
-        lambda: [Told(store, family.processes).holds_nothing(c.name, "other", inf) for c in children],
+        lambda: [HeartbeatAnswers(store, family.processes).holds_nothing(c.name, "other", inf) for c in children],
     ]
     for decide in decisions:
         for thread in threads.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from math import inf
 from threading import Event, Lock, Thread
 from time import monotonic
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from django_jobs import signals
 from django_jobs.conf import QueueSettings
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, Outcome, RetryIn, Succeeded
@@ -19,16 +21,16 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis import Store
 from django_jobs.worker.child.event_loop import EventLoop
 from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.child.holdings import Holding
+from django_jobs.worker.child.holdings import HeldClaims
 from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.child.thread import Runner
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import pair
-from django_jobs.worker.maintenance.tasks import RECONCILE, MaintenanceTasks
+from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from django_jobs.worker.messages import Ping, RemoteTypes
 from django_jobs.worker.parent.children import ChildHandle
-from django_jobs.worker.parent.heartbeat_answers import Told
+from django_jobs.worker.parent.heartbeat_answers import HeartbeatAnswers
 from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.supervisor import Supervisor
 from django_jobs.worker.shared_memory import SharedMemory
@@ -55,18 +57,21 @@ def store() -> Releasing:
 
 
 @pytest.fixture
-def runner(store: Releasing) -> Runner:
+def runner(store: Releasing, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    for signal in (signals.job_failed, signals.job_retried, signals.job_dead, signals.job_cancelled):
+        monkeypatch.setattr(signal, "receivers", [])  # those of other tests keep exceptions, which are settled sooner
+
     def nothing_to_fetch() -> None:
         return None
 
-    fetcher = SimpleNamespace(fetch=nothing_to_fetch, claiming=False)
+    fetcher = SimpleNamespace(fetch=nothing_to_fetch, claiming=False, is_forsaken=False)
     child: Any = SimpleNamespace(
         store=store,
         gate=Gate(),
         reports=None,
         fetcher=fetcher,
         retry_state=SimpleNamespace(is_on=False),
-        holding=Holding(),
+        holding=HeldClaims(),
         shared=SharedMemory(["one", "two"], 1),
     )
     return Runner(child, 0, Lock())
@@ -171,7 +176,7 @@ def test_the_process_of_a_killed_job_is_ended_when_the_store_says_so(monkeypatch
     monkeypatch.setattr("django_jobs.worker.parent.children.kill_group", killed.append)
     ours, theirs = pair()
     child_processes: Any = OneChild(ChildHandle("w:1", Lane.SHARED, 4711, ours, SharedMemory(["q"], 1)))
-    told = Told(SimpleNamespace(), child_processes)  # type: ignore[arg-type]
+    told = HeartbeatAnswers(SimpleNamespace(), child_processes)  # type: ignore[arg-type]
     told.asked_to_stop("w:1", "q", "another")
     assert killed == []
     told.asked_to_stop("w:1", "q", Killed("a", 7))
@@ -189,13 +194,13 @@ def test_a_question_that_a_child_did_not_get_is_asked_again() -> None:
         continue
     child.check("q")
     child.hold({}, [])
-    child.learn(types)
+    child.send_types(types)
     assert (child.in_doubt, child.agrees, child.listens) == (set(), True, True)
     while not child.tell(Ping(2)):
         theirs.receive()
     child.check("q")
     child.hold({}, [])
-    child.learn(types)
+    child.send_types(types)
     assert (child.in_doubt, child.agrees, child.listens) == ({"q"}, False, False)
     for end in (ours, theirs):
         end.close()
@@ -296,9 +301,12 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
             tasks._worked_at -= 20  # it took that long to answer
             return queues
 
-        def recover(self, queue: str, *, limit: int) -> list[Any]:
+        def recover(self, queue: str, **_: Any) -> list[Any]:
             self.recoveries += 1
             return []
+
+        def watches_for(self, queue: str) -> float:
+            return inf
 
         def prune(self, queue: str, **_: Any) -> dict[str, int]:
             return {}
@@ -314,19 +322,6 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
     tasks.grace_until, tasks._worked_at = 0.0, monotonic()
     tasks._recover("q", 5.0)
     assert store.recoveries == 1
-
-
-def test_a_waiter_let_in_early_is_no_inconsistency_to_hear_of(caplog: pytest.LogCaptureFixture) -> None:
-    found = {"waiter_without_limit": 1, "lock_without_job": 0}
-    store = SimpleNamespace(reconcile=lambda queue, buried: found, is_walking=lambda queue: False)
-    tasks = MaintenanceTasks(store, ["q"], 30_000)  # type: ignore[arg-type]
-    assert tasks._reconcile("q") == RECONCILE
-    store.is_walking = lambda queue: True
-    assert tasks._reconcile("q") < RECONCILE, "it is in the middle of the queue"
-    assert not caplog.records
-    store.reconcile = lambda queue, buried: {"waiter_without_limit": 1, "lock_without_job": 1}
-    assert tasks._reconcile("q") < RECONCILE
-    assert [record.args for record in caplog.records] == [("q", {"lock_without_job": 1})]
 
 
 @pytest.mark.parametrize(("name", "expected"), [("remote:eu", "worker:remote:eu"), ("eu", "eu")])

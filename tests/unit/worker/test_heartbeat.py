@@ -14,7 +14,8 @@ from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
 from django_jobs.stores.values.answers import Renewal
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.heartbeat import Heartbeat
-from django_jobs.worker.parent.reach import Reach
+from django_jobs.worker.parent.queue_capacity import QueueCapacity
+from django_jobs.worker.served_queues import ServedQueues
 from django_jobs.worker.shared_memory import SharedMemory
 
 #: Seconds that a call to a silent server takes.
@@ -46,11 +47,18 @@ class Fleet:
         self.broken: set[str] = set()
         #: queues in which nobody holds anything.
         self.idle: set[str] = set()
+        #: the names of all queues in the store.
+        self.found: list[str] = []
 
     def server_of(self, queue: str) -> str:
         return queue[0]
 
     renewed_at_once = 100
+
+    def queues(self) -> list[str]:
+        if "fleet" in self.silent:
+            raise StoreUnavailable
+        return self.found
 
     def renew(self, queues: Sequence[str], workers: Sequence[str], lease: int) -> dict[str, Any]:
         answers: dict[str, Any] = {}
@@ -84,8 +92,8 @@ class OneChild:
 
     name = "child-1"
 
-    def __init__(self, queues: Sequence[str]) -> None:
-        self.shared, self.closed = SharedMemory(queues, 1), frozenset[str]()
+    def __init__(self, store: Fleet, queues: ServedQueues) -> None:
+        self.store, self.shared, self.closed = store, SharedMemory(queues.names, 1, queues.most), frozenset[str]()
 
     def __iter__(self) -> Any:
         return iter([self])
@@ -104,13 +112,14 @@ class Beat:
         self.in_doubt: list[tuple[str, str]] = []
         self.held: list[tuple[str, Any, list[str]]] = []
         self.workers = ["child-1"]
-        self.child_processes = OneChild(queues)
+        self.served = ServedQueues(map(QueueSettings, queues), ["new-*"])
+        self.child_processes = OneChild(self.fleet, self.served)
         for queue in queues:
             self.claims(queue)
-        self.reach = Reach(tuple(map(QueueSettings, queues)), lease / 1000, self.child_processes)  # type: ignore[arg-type]
+        self.capacity = QueueCapacity(self.served, lease, self.child_processes)  # type: ignore[arg-type]
         self.heart = Heartbeat(
             self.fleet,  # type: ignore[arg-type]
-            WorkerConfig(queues=tuple(map(QueueSettings, queues)), lease=lease),
+            WorkerConfig(queues=self.served, lease=lease),
             "parent",
             workers=lambda: self.workers,
             describe=dict,
@@ -118,7 +127,7 @@ class Beat:
             command=self.told.append,
             holds_nothing=lambda worker, queue, asked_at: self.in_doubt.append((worker, queue)),
             holds=lambda worker, held, unasked: self.held.append((worker, held, list(unasked))),
-            reach=self.reach,
+            capacity=self.capacity,
         )
 
     def claims(self, queue: str) -> None:
@@ -145,7 +154,7 @@ class Beat:
 @pytest.fixture
 def make_beat(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Beat]:
     clock = Clock()
-    for module in ("heartbeat", "reach"):
+    for module in ("heartbeat", "queue_capacity"):
         monkeypatch.setattr(f"django_jobs.worker.parent.{module}.monotonic", clock)
     return lambda *queues, **given: Beat(clock, *queues, **given)
 
@@ -160,36 +169,12 @@ def test_a_worker_without_settings_beats_every_five_seconds(make_beat: Callable[
     assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([5.0] * 3)
 
 
-def test_each_step_is_one_call_and_a_round_reaches_every_queue(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat("a1", "a2")
-    beat.fleet.renewed_at_once = 1
-    for expected in (["extend a1"], ["extend a1", "extend a2"], ["extend a1", "extend a2", "publish"]):
-        beat.heart.step(beat.heart.due)
-        assert beat.fleet.calls == expected
-
-    assert beat.told == [("child-1", "a1", "job in a1"), ("child-1", "a2", "job in a2"), "quiet"]
-    beat.heart.step(beat.heart.due - 0.01)
-    assert len(beat.fleet.calls) == 3
-
-
 def test_a_broken_queue_does_not_cost_the_leases_in_the_others(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat("a1", "a2")
     beat.fleet.broken = {"a1"}
 
     assert beat.calls() == ["extend a1", "extend a2", "publish"]
     assert beat.heart.silence == 0
-
-
-def test_the_queues_of_a_server_are_renewed_together_the_oldest_first(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat(*(f"a{n}" for n in range(150)))
-    assert beat.calls() == [f"extend a{n}" for n in range(150)] + ["publish"]
-    assert beat.fleet.round_trips == 2
-    beat.clock.now = beat.heart.due
-    beat.heart.step(beat.heart.due)  # the first hundred; then the server is away for a while
-    beat.fleet.silent = {"a", "fleet"}
-    beat.calls()
-    beat.fleet.silent = set()
-    assert beat.calls()[:50] == [f"extend a{n}" for n in range(100, 150)]
 
 
 def test_each_child_is_told_what_the_store_has_for_it_and_what_was_not_asked(make_beat: Callable[..., Beat]) -> None:
@@ -236,6 +221,37 @@ def test_a_worker_that_cannot_renew_in_time_claims_from_fewer_queues(make_beat: 
     beat.calls()
     assert beat.child_processes.closed == frozenset()
     assert len(beat.calls()) == 41
+
+
+def test_a_worker_that_cannot_renew_in_time_claims_from_no_new_queue_either(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat(*QUEUES)
+    beat.fleet.renewed_at_once, beat.fleet.takes = 1, 0.0999
+    beat.calls()
+    beat.fleet.found = ["new-1", "new-2", "old"]
+    beat.capacity.step(beat.clock.now)
+    assert beat.child_processes.closed == {*QUEUES[15:], "new-1", "new-2"}
+    assert not beat.child_processes.shared.is_open("new-1")
+
+    beat.fleet.takes = 0.001
+    for _ in range(4):
+        beat.calls()
+    assert beat.child_processes.closed == frozenset()
+    assert beat.child_processes.shared.is_open("new-2")
+    beat.claims("new-2")
+    assert "extend new-2" in beat.calls()
+
+
+def test_new_queues_are_looked_for_every_two_seconds(make_beat: Callable[..., Beat]) -> None:
+    beat, looks = make_beat("a1"), []
+    for _ in range(40):
+        beat.clock.now += 0.25
+        before, beat.fleet.found = list(beat.served.names), [f"new-{beat.clock.now}"]
+        beat.capacity.step(beat.clock.now)
+        looks.append(list(beat.served.names) != before)
+    assert looks.count(True) == 5
+    beat.fleet.silent, beat.clock.now = {"fleet"}, beat.clock.now + 3
+    beat.capacity.step(beat.clock.now)  # it is tried again
+    assert beat.capacity.due > beat.clock.now
 
 
 def test_a_queue_is_renewed_while_a_claim_from_it_may_be_under_way(make_beat: Callable[..., Beat]) -> None:
@@ -298,31 +314,6 @@ def test_after_a_silence_longer_than_a_lease_everybody_is_looked_into_once(make_
 
 
 # -- several servers ---------------------------------------------------------------
-
-
-def test_a_store_that_is_silent_is_asked_once_a_round(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat("a1", "a2", "a3")
-    beat.fleet.silent = {"a", "fleet"}
-
-    assert [beat.calls() for _ in range(3)] == [["extend a1"]] * 3
-
-
-def test_the_queues_of_a_silent_server_are_asked_after_the_others(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat("a1", "a2", "b1", "b2")
-    beat.fleet.silent = {"a"}
-
-    assert beat.calls() == ["extend a1"]
-    assert beat.calls() == beat.calls() == ["extend b1", "extend b2", "extend a1"]
-    beat.fleet.silent = set()
-    assert beat.calls() == ["extend b1", "extend b2", "extend a1", "extend a2", "publish"]
-    assert beat.calls() == ["extend a1", "extend a2", "extend b1", "extend b2", "publish"]
-
-
-def test_silent_servers_are_asked_in_turn_one_a_round(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat("a1", "b1", "c1")
-    beat.fleet.silent = {"a", "b"}
-
-    assert [beat.calls()[-1] for _ in range(6)] == ["extend a1", "extend b1"] * 3
 
 
 @pytest.mark.parametrize("dead", ["a", "abc"])
@@ -415,21 +406,3 @@ def test_after_an_outage_all_queues_are_renewed_again(make_beat: Callable[..., B
     beat.calls()
     beat.fleet.silent = set()
     assert {"extend a1", "extend a2"} <= set(beat.calls())
-
-
-def test_a_queue_that_was_idle_for_long_is_not_in_doubt(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat("a1", "a2")
-    beat.fleet.idle = {"a1", "a2"}
-    beat.go_on(60)
-    beat.in_doubt.clear()
-    beat.fleet.idle = set()
-    beat.claims("a2")
-    assert "extend a2" in beat.calls()
-    assert beat.in_doubt == []
-
-
-def test_a_queue_from_which_no_child_has_claimed_is_idle(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat("a1", "a2")
-    beat.child_processes.shared = SharedMemory(["a1", "a2"], 1)  # of a new child
-    beat.calls()
-    assert beat.calls() == ["extend a1", "publish"]

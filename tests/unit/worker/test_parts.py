@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise, repeat
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import inf
-from threading import Barrier, Event, Thread
+from threading import Event
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,9 @@ import pytest
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, RetryIn, SnoozeFor, Succeeded
 from django_jobs.core.values import Attempt, Claim, NewJob, Recovered, State
+from django_jobs.events.signal_events import SignalEvent
 from django_jobs.exceptions import StoreFull, StoreUnavailable
+from django_jobs.signals import job_expired
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.answers import UpkeepDue
 from django_jobs.stores.values.sizes import MAX_BYTES, SETTLED_AT_ONCE
@@ -38,7 +40,7 @@ from django_jobs.worker.messages import (
     decode,
     encode,
 )
-from django_jobs.worker.retry import RetryState
+from tests.conftest import Clock
 from tests.support.waiting import wait_until
 
 # -- the batch monitor -------------------------------------------------------------------
@@ -86,43 +88,10 @@ def test_what_waits_behind_many_jobs_goes_back_too_though_none_of_them_is_slow()
     assert sizer.size("q") == 1
 
 
-class NextBatch(FakeRunner):
-    """Its thread begins the next batch after the first look; that one waits for the parent's word."""
-
-    since_of: Iterator[float] = repeat(0.0)
-
-    @property
-    def batch_since(self) -> float:
-        return next(self.since_of)
-
-    @batch_since.setter
-    def batch_since(self, value: float) -> None:
-        self.since_of = chain([value], repeat(inf))
-
-
-def test_a_batch_that_begins_during_a_look_spoils_no_estimate() -> None:
-    _, sizer = look(NextBatch(running=1.0, waiting=3))
-    assert sizer.size("q") == 1
-
-
 def test_results_of_a_batch_are_not_held_behind_a_slow_job() -> None:
     runner = FakeRunner(running=INTERVAL + 0.01, done=3)
     look(runner)
     assert not runner.done
-
-
-def test_no_claim_waits_longer_than_promised() -> None:
-    assert SLOW + 2 * INTERVAL <= 0.25
-    assert 2 * INTERVAL <= 0.1
-
-
-def test_the_batch_monitor_sleeps_when_nothing_runs_and_flushes_check_ins_when_something_does() -> None:
-    idle, running = FakeRunner(running=9, busy=False), FakeRunner(running=9)
-
-    assert look(idle)[0] is False
-    assert idle.flushed == []
-    look(running)
-    assert running.flushed == [100.0]
 
 
 # -- the settler ---------------------------------------------------------------------
@@ -161,24 +130,6 @@ def test_what_the_store_cannot_take_now_is_settled_later_and_held_up_nobody(
     assert caplog.text.count("does not answer") == 1
 
 
-def test_threads_that_fail_at_the_same_moment_share_one_retry_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second one would replace the first, and the outage of that one would never end."""
-    both = Barrier(2)
-
-    def make(who: str) -> RetryState:
-        both.wait(60)
-        return RetryState(who)
-
-    monkeypatch.setattr("django_jobs.worker.child.settler.RetryState", make)
-    settler, found = Settler(Store.from_setting("redis://localhost")), list[RetryState]()
-    threads = [Thread(target=lambda: found.append(settler._retry_state("default"))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found[0] is found[1]
-
-
 # -- maintenance tasks ------------------------------------------------------------------------------
 
 
@@ -188,6 +139,7 @@ class Quiet:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.answers: dict[str, Any] = {"recover": [], "prune": {}, "reconcile": {}, "sample": None}
+        self.answers |= {"expire": ([], False), "let_in": b""}
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **given: Any) -> Any:
@@ -211,6 +163,9 @@ class Quiet:
     def is_walking(self, queue: str) -> bool:
         return False
 
+    def watches_for(self, queue: str) -> float:
+        return inf
+
 
 def run_due(tasks: MaintenanceTasks, steps: int) -> None:
     for _ in range(steps):
@@ -226,9 +181,9 @@ def test_every_chore_is_done_in_every_queue_one_call_at_a_time() -> None:
         tasks.step(soon)
         assert len(store.asked) <= asked + 1
 
-    assert sorted(store.asked) == sorted([*["recover", "prune", "reconcile"] * 2, "sample"])
+    assert sorted(store.asked) == sorted([*["recover", "expire", "let_in", "prune", "reconcile"] * 2, "sample"])
     run_due(tasks, 5)
-    assert len(store.asked) == 7, "nothing is due again yet"
+    assert len(store.asked) == 11, "nothing is due again yet"
 
 
 def test_a_failing_task_does_not_end_the_maintenance(caplog: pytest.LogCaptureFixture) -> None:
@@ -238,9 +193,9 @@ def test_a_failing_task_does_not_end_the_maintenance(caplog: pytest.LogCaptureFi
 
     store = Quiet()
     tasks = MaintenanceTasks(store, ["a"], 30_000, [Broken()])  # type: ignore[arg-type]
-    run_due(tasks, 6)
+    run_due(tasks, 8)
 
-    assert sorted(store.asked) == ["prune", "reconcile", "recover"]
+    assert sorted(store.asked) == ["expire", "let_in", "prune", "reconcile", "recover"]
     assert "the archive is down" in caplog.text
 
 
@@ -285,7 +240,7 @@ def test_leases_are_spared_once_and_recovered_after_it_however_short_they_are(
     assert lease / 1000 <= clock[0] - began <= lease / 1000 + 5
 
 
-@pytest.mark.accepts("K20")
+@pytest.mark.accepts("K20", "R25")
 @pytest.mark.parametrize("lease", [30_000, 86_400_000])
 def test_stuck_jobs_are_looked_for_every_minute_however_long_a_lease_is(
     lease: int, monkeypatch: pytest.MonkeyPatch
@@ -309,8 +264,24 @@ def test_a_full_batch_of_recoveries_is_followed_by_the_next_at_once() -> None:
     store = Quiet()
     store.answers["recover"] = [Recovered(str(n), b"", State.QUEUED, 1, "w", 1, 0, 0) for n in range(100)]
     tasks = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
-    run_due(tasks, 10)
+    run_due(tasks, 14)
     assert store.asked.count("recover") > 3
+
+
+def test_jobs_that_nobody_claims_expire_when_their_time_is_over(
+    redis_store: Store, make_job: Callable[..., NewJob], clock: Clock
+) -> None:
+    jobs = [make_job(str(n), expires_at=clock.now + 5) for n in range(3)]
+    redis_store.enqueue("a", jobs)
+    redis_store.pause("a", reason="a deploy")
+    clock.advance(5)
+    told: list[SignalEvent] = []
+    job_expired.connect(receiver := lambda **_: None)
+    run_due(MaintenanceTasks(redis_store, ["a"], 30_000, deliver=told.append), 9)
+    job_expired.disconnect(receiver)
+    counts = redis_store.stats(["a"])[0].counts
+    assert (counts["queued"], counts["expired"]) == (0, 3)
+    assert [(event.signal, event.id) for event in told] == [("job_expired", job.id) for job in jobs]
 
 
 class Informed(Quiet):
@@ -324,6 +295,9 @@ class Informed(Quiet):
 
     def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
         return self.due
+
+    def let_in(self, queue: str, limits: Any, position: str) -> str:
+        return ""
 
     def __getattr__(self, name: str) -> Any:
         def call(queue: str, **given: Any) -> Any:
@@ -351,7 +325,7 @@ def test_only_queues_with_something_to_do_are_asked(monkeypatch: pytest.MonkeyPa
     store.due = dict.fromkeys(names, UpkeepDue(False, ""))
     assert during(60) == []
     store.ended = ["q1"]
-    assert set(during(6)) == {"recover q1"}
+    assert set(during(6)) == {"recover q1", "expire q1"}
     store.ended, store.due["q2"] = [], UpkeepDue(False, "1 0")
     assert sorted(during(11)) == ["prune q2", "reconcile q2"]
     assert during(60) == [], "its sizes have not changed"

@@ -14,16 +14,15 @@ from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Succeeded
 from django_jobs.core.values import Lane, NewJob
 from django_jobs.events import receivers as module
-from django_jobs.events.receivers import Telling
+from django_jobs.events.receivers import SignalThread
 from django_jobs.events.signal_events import SignalEvent
-from django_jobs.execution.executor import Executor
-from django_jobs.signals import job_expired, job_started, job_succeeded, worker_stopped
+from django_jobs.signals import job_expired, job_succeeded, worker_stopped
 from django_jobs.stores.redis import Store
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.settler import Settler
 from tests.conftest import Clock
-from tests.unit.execution.workbench import Bench, bench
+from tests.unit.execution.workbench import bench
 
 __all__ = ["bench"]
 
@@ -67,7 +66,7 @@ def test_a_receiver_that_hangs_does_not_hold_up_the_ends_of_jobs(
     assert redis_store.stats(["default"])[0].counts["succeeded"] == 5
     assert receiver.heard == []
     receiver.go.set()
-    assert settler.telling.finish(10)
+    assert settler.signal_thread.finish(10)
     assert receiver.heard == [claim.id for claim in claims]
     assert receiver.thread == "signals"
 
@@ -79,7 +78,7 @@ def test_a_receiver_that_hangs_does_not_hold_up_the_claim_that_finds_a_job_too_l
     redis_store.enqueue("default", [make_job("good")])
     fetcher = Fetcher(
         redis_store, "w", [QueueSettings("default")], lane=Lane.SHARED, lease=30_000, strict=False, gate=Gate(),
-        clock=StoreClock(), size=lambda queue: 2, deliver=Telling().deliver,
+        clock=StoreClock(), size=lambda queue: 2, deliver=SignalThread().deliver,
     )  # fmt: skip
     job_expired.connect(receiver)
     try:
@@ -92,39 +91,17 @@ def test_a_receiver_that_hangs_does_not_hold_up_the_claim_that_finds_a_job_too_l
         job_expired.disconnect(receiver)
 
 
-def test_a_receiver_of_a_start_that_hangs_does_not_hold_up_the_job(bench: Bench, receiver: Receiver) -> None:
-    ran: list[str] = []
-
-    def work() -> None:
-        ran.append("work")
-
-    telling = Telling()
-    job_started.connect(receiver)
-    try:
-        bench.define(work)
-        bench.put("bench.work")
-        executor = Executor(middleware=(), close_connections=False, deliver=telling.deliver)
-        assert isinstance(executor.attempt(bench.claim(), bench.store).outcome, Succeeded)
-        assert ran == ["work"]
-        assert receiver.called.wait(30)
-        assert receiver.heard == []
-        receiver.go.set()
-        assert telling.finish(30)
-    finally:
-        job_started.disconnect(receiver)
-
-
 def test_a_receiver_that_ends_its_thread_ends_no_web_process(receiver: Receiver) -> None:
     def leave(**_: Any) -> None:
         raise SystemExit
 
     receiver.go.set()
-    telling = Telling(ends_process=False)
+    signal_thread = SignalThread(ends_process=False)
     job_expired.connect(leave)
     try:
-        telling.deliver(signal_event("a")._replace(signal="job_expired"))
-        telling.deliver(signal_event("b"))
-        assert telling.finish(30)
+        signal_thread.deliver(signal_event("a")._replace(signal="job_expired"))
+        signal_thread.deliver(signal_event("b"))
+        assert signal_thread.finish(30)
     finally:
         job_expired.disconnect(leave)
     assert receiver.heard == ["b"]
@@ -134,26 +111,26 @@ def test_what_waits_is_bounded_and_what_is_not_sent_is_counted_and_said_once(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "MOST", 3)
-    telling = Telling()
-    telling.deliver(signal_event("first"))
+    signal_thread = SignalThread()
+    signal_thread.deliver(signal_event("first"))
     assert receiver.called.wait(10)
     with caplog.at_level(logging.ERROR, "django_jobs.worker"):
         for n in range(6):
-            telling.deliver(signal_event(str(n)))
-    assert telling.dropped == 3
+            signal_thread.deliver(signal_event(str(n)))
+    assert signal_thread.dropped == 3
     assert [record.getMessage()[:62] for record in caplog.records] == [
         "Receivers do not keep up. Signals that this process dropped: 1"
     ]
     receiver.go.set()
-    assert telling.finish(10)
+    assert signal_thread.finish(10)
     assert receiver.heard == ["first", "0", "1", "2"]
 
 
 def test_a_process_that_ends_waits_for_receivers_no_longer_than_its_time(receiver: Receiver) -> None:
-    telling = Telling()
-    telling.deliver(signal_event("first"))
+    signal_thread = SignalThread()
+    signal_thread.deliver(signal_event("first"))
     assert receiver.called.wait(10)
-    assert not telling.finish(0.01)
+    assert not signal_thread.finish(0.01)
 
 
 def test_a_receiver_of_worker_stopped_that_hangs_keeps_no_worker_alive(

@@ -10,7 +10,7 @@ import pytest
 from django_jobs.events.signal_events import SignalEvent, from_words, to_words
 from django_jobs.worker import signal_sender
 from django_jobs.worker.messages import SendSignal
-from django_jobs.worker.signal_sender import SignalOutbox
+from django_jobs.worker.signal_sender import UnsentSignals
 
 
 class Line:
@@ -30,8 +30,8 @@ def signal_event(id: str, **more: Any) -> SignalEvent:
     return SignalEvent("job_dead", "shop.work", "q", id, 1, more)
 
 
-def signal_outbox(*ids: str) -> SignalOutbox:
-    made = SignalOutbox()
+def unsent_signals(*ids: str) -> UnsentSignals:
+    made = UnsentSignals()
     for id in ids:
         made.add(signal_event(id))
     return made
@@ -39,7 +39,7 @@ def signal_outbox(*ids: str) -> SignalOutbox:
 
 def test_signals_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal_sender, "AT_ONCE", 2)
-    waiting, line = signal_outbox("a", "b", "c"), Line()
+    waiting, line = unsent_signals("a", "b", "c"), Line()
     waiting.give(line)  # type: ignore[arg-type]
     waiting.give(line)  # type: ignore[arg-type]
     assert line.ids == ["a", "b"]
@@ -48,7 +48,7 @@ def test_signals_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch
     assert line.ids == ["a", "b", "c"]
 
     narrow = Line(room=1)
-    waiting = signal_outbox("a", "b")
+    waiting = unsent_signals("a", "b")
     waiting.give(narrow)  # type: ignore[arg-type]
     narrow.room = 2
     waiting.give(narrow)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_signals_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch
 
 
 def test_signals_that_a_dead_maintenance_process_had_not_begun_go_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting, next_maintenance = signal_outbox("a", "b", "c"), Line()
+    waiting, next_maintenance = unsent_signals("a", "b", "c"), Line()
     waiting.give(Line())  # type: ignore[arg-type]
     waiting.begun()
     waiting.sent()
@@ -75,7 +75,7 @@ def test_no_more_is_kept_than_memory_is_meant_for_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(signal_sender, "MOST", 2)
-    waiting, line = signal_outbox("a", "b", "c"), Line()
+    waiting, line = unsent_signals("a", "b", "c"), Line()
     waiting.give(line)  # type: ignore[arg-type]
     assert line.ids == ["a", "b"]
     assert "job_dead of job c is not sent" in caplog.text

@@ -23,6 +23,7 @@ from redis.sentinel import (
 )
 
 from django_jobs.conf.store_address import SCHEMES, address_problem
+from django_jobs.runtime import forks
 from django_jobs.stores.redis.connection.options import (
     FOR_SENTINELS,
     OF_THE_PRIMARY,
@@ -97,13 +98,10 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
     options = defaults | address.options | address.credentials
     # One repeat: without it, the client takes no other node for commands without a key.
     options |= {"retry": Retry(NoBackoff(), 1), "max_connections": 2**31}
+    # The Cluster client ignores these silently.  With a URL, it accepts a class of connections that knows them.
     others = {name: options.pop(name) for name in address.options.keys() - set(REDIS_ALLOWED_KEYS)}
-    if others:
-        # The Cluster client ignores these silently.  With a URL, it accepts a class of connections that knows them.
-        options |= {"url": "redis://{host}:{port}".format_map(_in_url(address.hosts[0]))}
-        options["connection_class"] = _with_options(address.connection_class, others)
-    elif address.connection_class is redis.SSLConnection:
-        options["ssl"] = True
+    options |= {"url": "redis://{host}:{port}".format_map(_in_url(address.hosts[0]))}
+    options["connection_class"] = _ours(address.connection_class, **others)
     nodes = address.hosts
     return lambda: redis.RedisCluster(startup_nodes=[ClusterNode(**node) for node in nodes], **options)
 
@@ -161,7 +159,7 @@ def make_pool(kind: type[redis.Connection], options: dict[str, Any]) -> redis.Co
     ours = OURS | options | _no_retry()
     if issubclass(kind, redis.UnixDomainSocketConnection):
         ours = _without_tcp(ours)
-    return redis.ConnectionPool(connection_class=kind, max_connections=2**31, **ours)
+    return redis.ConnectionPool(connection_class=_ours(kind), max_connections=2**31, **ours)
 
 
 def _pool_from_sentinels(address: _Address) -> redis.ConnectionPool:
@@ -201,15 +199,21 @@ def _sentinel_pool(
     service: str, manager: Sentinel, kind: type[redis.Connection], options: dict[str, Any]
 ) -> SentinelConnectionPool:
     managed = SentinelManagedSSLConnection if issubclass(kind, redis.SSLConnection) else SentinelManagedConnection
-    return SentinelConnectionPool(service, manager, connection_class=managed, **(OURS | options | _no_retry()))
+    return SentinelConnectionPool(service, manager, connection_class=_ours(managed), **(OURS | options | _no_retry()))
 
 
-def _with_options(kind: type[redis.Connection], options: dict[str, Any]) -> type[redis.Connection]:
-    class WithOptions(kind):  # type: ignore[misc, valid-type]
+def _ours(kind: type[redis.Connection], **options: Any) -> type[redis.Connection]:
+    """Return this class with these options.  While one of its connections makes its socket, a fork waits."""
+
+    class Connection(kind):  # type: ignore[misc, valid-type]
         def __init__(self, **given: Any) -> None:
             super().__init__(**{**given, **options})
 
-    return WithOptions
+        def connect(self) -> None:
+            with forks.put_off():
+                super().connect()
+
+    return Connection
 
 
 def _pool_from_alias(alias: str) -> redis.ConnectionPool:

@@ -29,6 +29,8 @@ _IN_A_SCRIPT = re.compile(r"@user_script: ?\d+: -(?=[A-Z]+ )")
 _NOBODY = {errno.ECONNREFUSED, errno.ENOENT}
 #: What servers say if the user may not run a command: alone, and in a script (Redis 7.0, and later versions).
 NO_PERMISSION = ("NOPERM", "user executing the script", "ACL failure in script")
+#: What the server says if it shall add to something that is no number, or too large.
+NO_NUMBER = ("is not an integer", "would overflow", "not a valid float")
 #: What the server says if it was not started as a node of a Cluster.
 NO_CLUSTER = "cluster support disabled"
 #: What redis-py says for every error of a node that was asked for the slots.
@@ -97,6 +99,8 @@ def translate(error: Exception, where: str) -> StoreError:
         )
     if "LATE: " in text:  # raised in lua/lib/answers.lua; servers add text around it
         return StoreLate(f"Redis at {where} refused a call that came too late: {text}")
+    if any(said in text for said in NO_NUMBER):
+        return StoreCorrupt(f"A key holds something else where a number belongs ({text}).")
     if "WRONGTYPE" in text:
         return StoreCorrupt(f"A key holds data of the wrong type ({text}). `manage.py jobs doctor` shows which one.")
     if is_passing(error):

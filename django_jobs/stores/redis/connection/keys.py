@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 #: The keys of one queue: key name → Redis type.  All share the hash tag, so one queue is one Cluster slot.
 QUEUE_KEYS = {
     "jobs": "hash",
@@ -22,8 +24,10 @@ QUEUE_KEYS = {
     "grouped": "hash",
     "error_groups": "hash",
     "tag_groups": "hash",
+    "errors": "hash",
     "cancelled": "zset",
     "expired": "zset",
+    "expiries": "zset",
     "tries": "hash",
     "attempts": "hash",
     "results": "hash",
@@ -59,11 +63,22 @@ QUEUE_KEYS = {
     "waiters": "hash",
     "ends": "stream",
     "notes": "list",
+    "reading": "string",
+    "end_calls": "hash",
 }
+
+#: The keys of one place of identities (`Keys.identity`), in a slot of its own.
+IDENTITY_KEYS = {"homes": "hash", "homes_at": "zset", "answers": "hash"}
+#: So many places share the identities.  The number is the same in every release: a place is found by the id alone.
+PLACES = 16
 
 #: The index of failed jobs of earlier versions.  We do not read it.  It stays until no supported release uses it: a
 #: worker of an earlier version that runs beside ours, or after us, goes on with it.
 EARLIER_KEYS = frozenset({"groups", "chunks", "members", "tags"})
+
+
+#: The place of calls that belong to no queue.  No queue has a name with a slash.
+FLEET = "/"
 
 
 class Keys:
@@ -74,19 +89,32 @@ class Keys:
         self._queues: dict[str, dict[str, str]] = {}
 
     def of(self, queue: str) -> dict[str, str]:
-        """Return key name → full key, for one queue."""
+        """Return key name → full key, for one queue or one place of identities."""
         try:
             return self._queues[queue]
         except KeyError:
             prefix = f"{{{self.namespace}:{queue}}}:"
-            names = self._queues[queue] = {name: prefix + name for name in QUEUE_KEYS}
+            names = self._queues[queue] = {name: prefix + name for name in _kinds(queue)}
             return names
 
+    @staticmethod
+    def identity(id: str) -> str:
+        """Return the place of the identity with this id.  No queue has a name with "/"."""
+        return f"/{crc32(id.encode(errors='replace')) % PLACES}"
+
     def workflow(self, id: str) -> str:
-        """Return the key of one workflow or batch: a slot of its own.  No queue has a name with "~"."""
+        """Return the key of one workflow or batch: a slot of its own, which a queue "~<id>" would share."""
         return f"{{{self.namespace}:~{id}}}:workflow"
+
+    def answers(self, place: str) -> str:
+        """Return the key of the answers to the calls of a place: a queue, "~" and the id of a workflow, or FLEET."""
+        return self.fleet("answers") if place == FLEET else f"{{{self.namespace}:{place}}}:answers"
 
     def fleet(self, name: str) -> str:
         """Return a key that belongs to no queue: `queues`, `workers`, `seen`, `commands:<worker>`,
-        `document:<key>`, `workflows`, `workflow_checks`."""
+        `document:<key>`, `workflows`, `workflow_checks`, `answers`."""
         return f"{{{self.namespace}}}:{name}"
+
+
+def _kinds(place: str) -> dict[str, str]:
+    return IDENTITY_KEYS if place.startswith("/") else QUEUE_KEYS

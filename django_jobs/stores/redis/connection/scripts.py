@@ -2,10 +2,17 @@
 
 --! keys jobs queued      keys of the queue that it uses: they arrive in KEYS, and become locals of these names
 --! use clock record      files of lua/lib/ that are put before it (with their own keys and uses)
+--! answers lines         it writes, so its calls are numbered; how its answer is kept (REPEATED, below)
+--! args id lease:int     its arguments, which become locals of these names; `:int` is converted.  The first argument
+                          after them is ARGV[FIRST].
 
 and a library, if most calls need none of its functions, in
 
 --! on demand             its functions are made when the first of them is called
+
+A script may have a short form for the usual case, which needs fewer keys and functions.  It is made from the same
+source: what is between `--! only full` and `--! end` is left out, and what is between `--[[ only short` and `--]]` is
+put in.  If the case is not usual, it changes nothing and returns UNUSUAL; then the script is called in full (part.py).
 """
 
 from __future__ import annotations
@@ -34,26 +41,72 @@ class Script:
     source: bytes
     sha: bytes
     keys: tuple[str, ...]
-    #: its calls carry a number of their sender (lib/answers.lua).
+    #: It takes its keys by their place in KEYS, because they are of several queues or of none.
+    by_place: bool = False
+    #: It writes, and its calls carry a number of their sender (lib/answers.lua).
     numbered: bool = False
 
 
-@cache
-def load(name: str) -> Script:
+#: How a script answers a call that was made before, by what its header says of its answer.
+REPEATED = {
+    # a list of texts
+    "lines": "local repeated = answered()\nif repeated then\nreturn lines_of(repeated)\nend\n",
+    # a text
+    "text": "local repeated = answered()\nif repeated then\nreturn repeated\nend\n",
+    # a whole number
+    "number": "local repeated = answered()\nif repeated then\nreturn tonumber(repeated)\nend\n",
+    # The script looks for work, and looks again: what the first call has done is not there any more.  Only the number
+    # is kept.
+    "again": "answered()\n",
+    # the script asks `answered` itself
+    "own": "",
+}
+
+
+#: What the short form of a script returns in place of an answer.
+UNUSUAL = b"unusual"
+_ONLY_FULL = re.compile(r"^ *--! only full\n(.*?)^ *--! end\n", re.M | re.S)
+_ONLY_SHORT = re.compile(r"^ *--\[\[ only short\n(.*?)^ *--\]\]\n", re.M | re.S)
+
+
+def load(name: str, *, short: bool = False) -> Script:
     """Return a script with its libraries.  Raises KeyError if no folder has it."""
+    return _load(name, short)
+
+
+@cache  # under one key for each form, however it is asked for
+def _load(name: str, short: bool) -> Script:
     keys: list[str] = []
     parts: list[str] = []
     libraries: set[str] = set()
-    _collect(_files()[name], keys, parts, libraries)
+    _collect(_files()[name], keys, parts, libraries, short=short)
+    kept = _ANSWERS.search(parts[-1])
+    by_place = _BY_PLACE.search(parts[-1])
+    parts[-1] = _arguments(parts[-1]) + (REPEATED[kept[1]] if kept else "") + parts[-1]
     parts = _without_unused(parts)
     parts = _scoped(parts[:-1], parts[-1])
-    if not _BY_PLACE.search(parts[-1]):
-        words = set(_words("\n".join(parts)))
-        keys = [key for key in keys if key in words]
+    words = set(_words("\n".join(parts)))
+    keys = [key for key in keys if by_place or key in words]
+    of_answers = ""
+    if kept and by_place:  # the last key, which such a script does not count
+        keys.remove("answers")
+        of_answers = "local answers = table.remove(KEYS)\n"
     head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
-    source = (head + "\n".join(parts)).encode()
+    source = (of_answers + head + "\n".join(parts)).encode()
     sha = sha1(source, usedforsecurity=False).hexdigest().encode()
-    return Script(name, source, sha, tuple(keys), "answers" in libraries)
+    return Script(name, source, sha, tuple(keys), by_place is not None, kept is not None)
+
+
+def _arguments(text: str) -> str:
+    """Return the locals for the arguments that a script declares."""
+    declared = _ARGS.search(text)
+    if not declared:
+        return ""
+    first = 4 if _ANSWERS.search(text) else 2  # after the clock; and after the channel and the number of the call
+    names = [name.partition(":") for name in declared[1].split()]
+    values = [f"tonumber(ARGV[{i}])" if kind else f"ARGV[{i}]" for i, (_, _, kind) in enumerate(names, first)]
+    given = f"local {', '.join(name for name, _, _ in names)} = {', '.join(values)}\n" if names else ""
+    return given + (f"local FIRST = {first + len(names)}\n" if re.search(r"\bFIRST\b", text) else "")
 
 
 #: Puts the names of the keys, which come as arguments, where the script expects them.  The first command on each queue
@@ -82,20 +135,23 @@ def load_spanning(name: str) -> Script:
     return Script(script.name, source, sha1(source, usedforsecurity=False).hexdigest().encode(), ())
 
 
-def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str]) -> None:
+def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str], *, short: bool = False) -> None:
     """Append the file's libraries, then the file; each library once."""
-    text = file.read_text("utf-8")
+    text = _ONLY_FULL.sub("" if short else r"\1", file.read_text("utf-8"))
+    text = _ONLY_SHORT.sub(r"\1" if short else "", text)
     for line in text.splitlines():
         if line.startswith("--! keys "):
             keys.extend(key for key in line.split()[2:] if key not in keys)
-        elif line.startswith("--! use "):
-            for library in line.split()[2:]:
+        elif line.startswith(("--! use ", "--! answers")):
+            libraries = line.split()[2:] if "use" in line.split()[1] else ["answers", "lines"]
+            for library in libraries:
                 if library not in seen:
                     seen.add(library)
-                    _collect(_LUA / "lib" / f"{library}.lua", keys, parts, seen)
+                    _collect(_LUA / "lib" / f"{library}.lua", keys, parts, seen, short=short)
     parts.append(text)
 
 
+_ANSWERS, _ARGS = re.compile(r"^--! answers (\w+)$", re.M), re.compile(r"^--! args ?([^\n]*)$", re.M)
 _WORD = re.compile(r"\w+")
 #: A script that takes its keys by their place needs all that it declares.
 _BY_PLACE = re.compile(r"\bKEYS\b")

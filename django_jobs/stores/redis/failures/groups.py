@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.redis.connection.entries import chunks
@@ -38,7 +39,8 @@ class Groups(Part):
         self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
     ) -> list[FailureGroup]:
         """Return the groups of the dead jobs, or of those that wait for a retry, in these queues; some may be empty.
-        Raises ValueError for another state.
+        Raises ValueError for another state.  The store keeps them by the identity of the type, and returns its current
+        name.
 
         `kinds`: only groups of these job types and errors, which the store finds without the others.  All groups of 500
         queues may be 70,000."""
@@ -69,7 +71,7 @@ class Groups(Part):
             if fields:
                 known: Iterable[Any] = zip(fields, self.transport.command("HMGET", key, *fields), strict=True)
             else:
-                known = _pairs(self.transport.command("HGETALL", key))
+                known = pairs_of(self.transport.command("HGETALL", key))
             groups = [(field, value) for field, value in known if value is not None]
             calls = [("ZLEXCOUNT", names["failures"], *bounds_of(_name_of(each, letter))) for each in groups]
             counts = [number for some in chunks(calls, CALLS) for number in self.transport.pipeline(some)]
@@ -81,7 +83,9 @@ class Groups(Part):
             try:
                 read = [_read_field(field) for _, fields in self._run_groups("fields", queues) for field in fields]
                 return {
-                    state: {FailureKind(*kind) for first, *kind in read if first == letter}
+                    state: {
+                        FailureKind(registry.current_name(name), text) for first, name, text in read if first == letter
+                    }
                     for state, letter in LETTERS.items()
                 }
             except StoreMisconfigured:
@@ -169,10 +173,10 @@ def _fields(state: State, kinds: Collection[FailureKind] | None) -> list[bytes] 
     letter = letter_of(state)
     if kinds is None or len(kinds) > KINDS or any("\ufffd" in text for kind in kinds for text in kind):
         return None  # U+FFFD is for bytes that are no text, and we do not know them
-    return [f"{letter}{kind.name}\n{kind.signature}".encode() for kind in kinds]
+    return [f"{letter}{name}\n{kind.signature}".encode() for kind in kinds for name in registry.names_of(kind.name)]
 
 
-def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
+def pairs_of(reply: Any) -> Iterable[tuple[Any, Any]]:
     """Return field and value of each entry: servers answer flat, or by a mapping."""
     return reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
 
@@ -190,7 +194,8 @@ def _read_groups(letter: str, queue: str, flat: Sequence[Any]) -> Iterator[Failu
             continue
         number, first, last = numbers
         tag = (name or OTHER_TAGS) if letter.isupper() else ""
-        yield FailureGroup(queue, "" if tag else name, signature, jobs, first, last, number, tag)
+        named = "" if tag else registry.current_name(name)
+        yield FailureGroup(queue, named, signature, jobs, first, last, number, tag)
 
 
 def _read_value(value: bytes) -> tuple[int, int, int] | None:

@@ -44,15 +44,6 @@ class TestRetry:
         assert work_off() == 1
         assert api.get("v1/jobs/1").json()["state"] == "succeeded"
 
-    @pytest.mark.accepts("K06")
-    def test_sent_twice_it_runs_once(self, api: Api, store: Store, work_off: Callable[..., int]) -> None:
-        dead(api, store)
-        answers = [api.post("v1/jobs/tests.greet/1/retry") for _ in range(2)]
-        assert [answer.status_code for answer in answers] == [200, 200]
-        assert work_off() == 1
-        assert api.post("v1/jobs/tests.greet/1/retry").status_code == 409
-        assert work_off() == 0
-
     def test_sent_late_it_leaves_a_later_end_alone(self, api: Api, store: Store, clock: Clock) -> None:
         seen = dead(api, store)["finished_at"]
         body = {"finished_at": seen}
@@ -64,12 +55,6 @@ class TestRetry:
         assert late.status_code == 409
         assert seen[:19] in late.json()["detail"]
         assert api.get("v1/jobs/1").json()["state"] == "dead"
-
-    def test_a_job_of_a_later_time_runs_now(self, api: Api, work_off: Callable[..., int]) -> None:
-        api.put("v1/jobs/tests.greet/1", {"data": ["Ada"], "run_after": "2099-01-01T00:00:00Z"})
-        assert work_off() == 0
-        assert api.post("v1/jobs/tests.greet/1/retry").json()["state"] == "queued"
-        assert work_off() == 1
 
     def test_a_job_delivered_at_most_once_is_not_started_again_unless_that_is_asked_for(
         self, api: Api, store: Store
@@ -85,6 +70,17 @@ class TestRetry:
         asked = {"finished_at": seen, "start_again": True}
         assert api.post("v1/jobs/tests.pay/1/retry", asked).json()["state"] == "queued"
         assert api.post("v1/jobs/tests.pay/1/retry", asked).status_code == 200
+
+    def test_a_job_whose_key_another_holds_stays_and_the_answer_says_whose_it_is(self, api: Api, store: Store) -> None:
+        before = dead(api, store, "tests.rename", ["Ada"])
+        api.put("v1/jobs/tests.rename/2", {"data": ["Ada"]})
+        for body in ({}, {"finished_at": before["finished_at"]}):
+            refused = api.post("v1/jobs/tests.rename/1/retry", body)
+            assert refused.status_code == 409
+            assert "job '2' has its unique key" in refused.json()["detail"]
+        assert api.get("v1/jobs/1").json() == before
+        api("DELETE", "v1/jobs/tests.rename/2")
+        assert api.post("v1/jobs/tests.rename/1/retry").json()["state"] == "queued"
 
     def test_one_that_has_not_been_started_runs_now_without_asking(self, api: Api) -> None:
         api.put("v1/jobs/tests.pay/1", {"data": [7], "run_after": "2099-01-01T00:00:00Z"})
@@ -121,12 +117,6 @@ class TestKill:
         assert again.json() == first.json()
         assert "token 0: wrong customer" in first.json()["error"]
         assert work_off() == 0
-
-    def test_a_running_job_loses_its_claim(self, api: Api, store: Store) -> None:
-        api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
-        (held,) = store.claim("default", "worker", 1, lease=30_000).claims
-        assert api.post("v1/jobs/tests.greet/1/kill").json()["state"] == "dead"
-        assert store.bury(held, store.get("default", "1").attempts[-1]) is False  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("state", ["succeeded", "cancelled"])
     def test_a_job_that_has_ended_otherwise_is_409(self, api: Api, work_off: Callable[..., int], state: str) -> None:
@@ -179,20 +169,3 @@ class TestEdit:
         api.put("v1/jobs/tests.rename/2", {"data": ["Bob"]})
         assert api("PATCH", "v1/jobs/tests.rename/2", {"data": ["Ada"]}).status_code == 409
         assert api.get("v1/jobs/2").json()["data"] == ["Bob"]
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "tests.greet/1/retry"),
-        ("POST", "tests.greet/1/kill"),
-        ("PATCH", "tests.greet/1"),
-    ],
-)
-def test_they_need_the_scope_manage_and_the_right_to_the_job_type(api: Api, method: str, path: str) -> None:
-    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
-    body = {"data": ["Bob"]} if method == "PATCH" else None
-    for stranger in (Api("enqueue", "read", "work"), Api("manage", jobs=("tests.charge",))):
-        assert stranger(method, f"v1/jobs/{path}", body).status_code == 403
-    shown = api.get("v1/jobs/1").json()
-    assert (shown["state"], shown["data"]) == ("queued", ["Ada"])

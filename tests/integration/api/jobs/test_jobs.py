@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from threading import Timer
 from typing import Any
 
 import pytest
 
-from django_jobs.core.values import State
+from django_jobs.core.values import Attempt, Ended, State
+from django_jobs.execution.executor import Executor
 from django_jobs.serialization.record import decode
+from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from django_jobs.worker.maintenance.archiver import Archiver
+from django_jobs.workflows import end_calls
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import Api
@@ -51,6 +55,31 @@ class TestPut:
         assert again.json()["result"] == "Hello, Ada"
         assert work.ran == [("Ada", "Hello")]
 
+    def test_the_body_may_repeat_the_id(self, api: Api) -> None:
+        body = {"data": ["Ada"], "run_after": "2035-01-11T18:26:26.000Z", "expires_at": "2035-01-11T20:26:26.000Z"}
+        path = "v1/jobs/tests.greet/job_282227eb-3c76-4ef7-af7e-25dff933077f"
+        assert api.put(path, {**body, "id": path.rpartition("/")[2]}).status_code == 201
+        assert api.put(path, body).status_code == 200
+        assert api.put(path, {**body, "id": "job_123"}).status_code == 422
+
+    @pytest.mark.parametrize("path", ["v1/jobs/1", "v1/jobs/tests.greet/1"])
+    def test_a_call_waits_for_the_end_of_a_job(self, api: Api, store: Store, path: str) -> None:
+        api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+        assert api.get(f"{path}?wait=0.05").json()["state"] == "queued"
+        assert api.get(f"{path}?wait=21").status_code == 422
+        (held,) = store.claim("default", "worker", 1, lease=30_000).claims
+        timer = Timer(0.2, lambda: Executor(close_connections=False, clock=store.now).run(held, store))
+        timer.start()
+        job = api.get(f"{path}?wait=20").json()
+        timer.join()
+        assert (job["state"], job["result"]) == ("succeeded", "Hello, Ada")
+        assert api.get(f"{path}?wait=20").json() == job
+
+    def test_a_result_is_json_for_any_program(self, api: Api, work_off: Callable[..., int]) -> None:
+        api.put("v1/jobs/tests.measure/1")
+        work_off()
+        assert api.get("v1/jobs/1").json()["result"] == {"at": "2026-03-29", "size": [1, 2], "part": "0.5"}
+
     @pytest.mark.accepts("K08")
     def test_the_same_id_is_known_after_the_job_has_left_the_history(
         self, api: Api, store: Store, work_off: Callable[..., int]
@@ -78,6 +107,41 @@ class TestPut:
         assert api.put("v1/jobs/tests.greet/1", {"data": {"name": "Ada"}}).status_code == 200
         assert api.put("v1/jobs/tests.greet/1", {"data": {"name": "Bob"}}).status_code == 409
         assert work_off() == 0
+
+    @pytest.mark.parametrize("way", ["one", "many", "run"])
+    def test_the_archive_remembers_an_id_whose_job_has_ended_in_another_queue(
+        self, api: Api, store: Store, settings: Any, clock: Clock, work_off: Callable[..., int], way: str
+    ) -> None:
+        settings.DJANGO_JOBS = settings.DJANGO_JOBS | {
+            "SCHEDULES": {"s": {"job": "tests.greet", "args": ["Ada"], "cron": "0 3 * * *"}}
+        }
+        use_store(store)
+
+        def send() -> int:
+            if way == "many":
+                sent = [{"name": "tests.greet", "id": id, "data": ["Ada"]} for id in ("1", "other")]
+                status: int = api.post("v1/jobs", {"jobs": sent}).json()["jobs"][0]["status"]
+                return status
+            if way == "run":
+                return api.put("v1/schedules/settings:s/runs/1").status_code
+            return api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]}).status_code
+
+        assert send() == 201
+        (claim, *_) = store.claim("default", "w", 9, lease=60_000).claims
+        store.settle("default", [Ended(claim, "retry", Attempt(1, "retried", clock.now), 0, queue="small")])
+        assert send() == 200, "on its way"
+        end_calls.follow(store, "default")
+        clock.advance(1)
+        assert work_off("small") == 1
+        Archiver(store, lambda: ["default", "small"]).tick()
+        assert store.delete("small", ["1"]) == ["1"]
+        assert send() == 200
+        clock.advance(10 * 86_400_000)  # no queue remembers it
+        for queue in ("default", "small"):
+            store.prune(queue)
+        store.forget_identities()
+        assert send() == 200
+        assert (store.find(["default", "small"], "1"), work.ran) == (None, [("Ada", "Hello")])
 
     @pytest.mark.accepts("K09")
     @pytest.mark.parametrize(

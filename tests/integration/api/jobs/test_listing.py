@@ -88,9 +88,9 @@ def test_filters_by_type_and_queue(api: Api) -> None:
     assert walk(api, "state=queued&name=nobody") == []
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_every_state_can_be_asked_for(api: Api, state: str) -> None:
-    assert api.get(f"v1/jobs?state={state}").json() == {"jobs": [], "cursor": None}
+def test_every_state_can_be_asked_for(api: Api) -> None:
+    for state in STATES:
+        assert api.get(f"v1/jobs?state={state}").json() == {"jobs": [], "cursor": None}
 
 
 def test_a_caller_sees_its_own_job_types_only_and_needs_the_scope_read(api: Api) -> None:

@@ -47,14 +47,6 @@ def test_a_job_is_deleted_whether_it_waits_or_has_ended(api: Api, work_off: Call
     assert work_off() == 0
 
 
-def test_changes_need_the_scope_and_the_job_type(api: Api) -> None:
-    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
-    for caller in (Api("enqueue", "read", "work"), Api("manage", jobs=("tests.charge",))):
-        assert caller.post("v1/jobs/tests.greet/1/reschedule", LATER).status_code == 403
-        assert caller.post("v1/jobs/tests.greet/1/delete").status_code == 403
-    assert Api("manage").get("v1/workers").status_code == 403
-
-
 def test_a_job_delivered_at_most_once_is_replayed_only_if_that_is_asked_for(
     api: Api, work_off: Callable[..., int]
 ) -> None:

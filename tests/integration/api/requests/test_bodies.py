@@ -75,6 +75,16 @@ def test_a_body_in_chunks_may_not_be_longer_than_another(secret: str) -> None:
     assert wsgi("POST", "v1/queues/default/pause", Chunks(b" " * 262_145), secret, **more)[0] == 413
 
 
+@pytest.mark.parametrize("error", [OSError, ValueError, EOFError, type("InvalidChunk", (Exception,), {})])
+def test_chunks_that_the_server_cannot_read_are_the_fault_of_the_client(secret: str, error: type[Exception]) -> None:
+    class Broken(Slow):
+        def read(self, *_: Any) -> bytes:
+            raise error("x\r\n")
+
+    more = {**CHUNKED, "wsgi.input_terminated": True}
+    assert wsgi("POST", "v1/queues/default/pause", Broken(), secret, **more)[0] == 400
+
+
 def test_where_the_server_cannot_read_chunks_the_answer_is_411_and_nothing_happens(store: Store, secret: str) -> None:
     status, problem = wsgi("POST", "v1/queues/default/pause", Chunks(ONE_TYPE), secret, **CHUNKED)
     assert (status, problem["type"]) == (411, "urn:problem-type:django-jobs:length-required")

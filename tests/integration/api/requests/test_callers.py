@@ -18,41 +18,65 @@ from django_jobs.models import ApiToken
 from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
 
+JOB, TYPE, NIGHTLY = "v1/jobs/tests.greet/1", "v1/job-types/tests.greet", "v1/schedules/settings:nightly"
+#: Each call of the API, and the scopes that open it.
+OPENED_BY = {
+    f"PUT {JOB}": "enqueue",
+    f"GET {JOB}": "enqueue read",
+    f"POST {JOB}": "work",
+    f"DELETE {JOB}": "manage",
+    f"PATCH {JOB}": "manage",
+    f"GET {JOB}/why": "read",
+    f"POST {JOB}/extend": "work",
+    **{f"POST {JOB}/{verb}": "manage" for verb in ("replay", "retry", "kill", "reschedule", "delete")},
+    "GET v1/jobs?state=dead": "read",
+    "POST v1/jobs": "enqueue",
+    "POST v1/reports": "work",
+    "POST v1/extensions": "work",
+    "GET v1/schedules": "read",
+    f"POST {NIGHTLY}/pause": "manage",
+    f"POST {NIGHTLY}/resume": "manage",
+    f"PUT {NIGHTLY}/runs/1": "manage",
+    "GET v1/job-types": "enqueue read work",
+    "POST v1/job-types": "manage",
+    f"PATCH {TYPE}": "manage",
+    f"DELETE {TYPE}": "manage",
+    f"GET {TYPE}/trend": "read",
+    **{f"GET v1/workflows{rest}": "read" for rest in ("", "/w1", "/w1/steps")},
+    **{f"POST v1/workflows/w1/{verb}": "manage" for verb in ("cancel", "retry")},
+    "POST v1/queues/default/pause": "manage",
+    "POST v1/queues/default/resume": "manage",
+    "POST v1/queues/pull/claim": "work",
+    **{
+        f"GET v1/{what}": "read"
+        for what in ("queues", "queues/default/trend", "trend", "stats", "alarms", "findings", "tags")
+    },
+    **{f"GET v1/{what}": "read" for what in ("workers", "workers/w1/trend", "archived-jobs", "outbox")},
+    "POST v1/outbox/1/send": "manage",
+    "DELETE v1/outbox/1": "manage",
+    "GET metrics": "read metrics",
+}
+BODIES: dict[str, Any] = {
+    "POST v1/job-types": {"name": "x"},
+    "POST v1/jobs": {"jobs": [{"name": "tests.greet", "id": "2", "data": ["Ada"]}]},
+    "POST v1/reports": {"reports": [{"name": "tests.greet", "id": "2", "token": 1, "status": "failed"}]},
+    "POST v1/extensions": {"extensions": [{"name": "tests.greet", "id": "2", "token": 1}]},
+    f"PATCH {TYPE}": {"attempts": 9},
+    f"POST {JOB}": {"status": "failed", "token": 1},
+    f"POST {JOB}/extend": {"token": 1},
+    f"POST {JOB}/reschedule": {"run_after": "2035-01-01T00:00:00Z"},
+    f"PUT {JOB}": {"data": ["Ada"]},
+    f"PATCH {JOB}": {"data": ["Eve"]},
+}
 CALLS = [
-    ("PUT", "v1/jobs/tests.greet/1"),
-    ("GET", "v1/jobs/tests.greet/1"),
-    ("GET", "v1/jobs/1"),
-    ("POST", "v1/jobs/tests.greet/1"),
-    ("POST", "v1/jobs/tests.greet/1/replay"),
-    ("POST", "v1/jobs/tests.greet/1/extend"),
-    ("DELETE", "v1/jobs/tests.greet/1"),
-    ("PATCH", "v1/jobs/tests.greet/1"),
-    ("GET", "v1/jobs?state=dead"),
-    ("POST", "v1/jobs/tests.greet/1/retry"),
-    ("POST", "v1/jobs/tests.greet/1/kill"),
-    ("GET", "v1/schedules"),
-    ("POST", "v1/schedules/settings:nightly/pause"),
-    ("POST", "v1/schedules/settings:nightly/resume"),
-    ("PUT", "v1/schedules/settings:nightly/runs/1"),
-    ("GET", "v1/job-types"),
-    ("GET", "v1/job-types/tests.greet"),
-    ("POST", "v1/job-types"),
-    ("GET", "v1/queues"),
-    ("POST", "v1/queues/default/pause"),
-    ("POST", "v1/queues/default/resume"),
-    ("POST", "v1/queues/pull/claim"),
-    ("GET", "v1/archived-jobs"),
-    ("GET", "v1/stats"),
-    ("GET", "v1/queues/default/trend"),
-    ("GET", "v1/job-types/tests.greet/trend"),
-    ("GET", "v1/trend"),
-    ("GET", "v1/workers"),
-    ("GET", "v1/tags"),
-    ("GET", "v1/workers/w1/trend"),
-    ("GET", "v1/alarms"),
-    ("GET", "metrics"),
-    ("GET", "v1/openapi.json"),
+    (method, path) for method, _, path in (call.partition(" ") for call in [*OPENED_BY, "GET v1/jobs/1", f"GET {TYPE}"])
 ]
+
+
+def ask(api: Api, call: str) -> Any:
+    """Send a call as it is meant."""
+    method, _, path = call.partition(" ")
+    return api(method, path, BODIES.get(call, None if method in {"GET", "DELETE"} else {}))
 
 
 @pytest.fixture
@@ -75,18 +99,19 @@ def without(key: str) -> dict[str, Any]:
 
 
 @pytest.mark.accepts("K16")
-@pytest.mark.parametrize(("method", "path"), CALLS)
-def test_nobody_is_let_in_without_a_token(method: str, path: str) -> None:
-    answer = Api()(method, path)
-    assert answer.status_code == 401
-    assert answer["WWW-Authenticate"].startswith("Bearer")
-    assert answer["Content-Type"] == "application/problem+json"
+def test_nobody_is_let_in_without_a_token() -> None:
+    for method, path in [*CALLS, ("GET", "v1/openapi.json")]:
+        answer = Api()(method, path)
+        assert answer.status_code == 401, path
+        assert answer["WWW-Authenticate"].startswith("Bearer")
+        assert answer["Content-Type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize(("method", "path"), [*CALLS, ("GET", "healthz")])
-def test_the_api_answers_nobody_until_it_is_set_up(settings: Any, method: str, path: str) -> None:
+def test_the_api_answers_nobody_until_it_is_set_up(settings: Any) -> None:
     settings.DJANGO_JOBS = without("API")
-    assert Api(*ALL)(method, path).status_code == 403
+    api = Api(*ALL)
+    for method, path in [*CALLS, ("GET", "v1/openapi.json"), ("GET", "healthz")]:
+        assert api(method, path).status_code == 403, path
 
 
 @pytest.mark.parametrize(
@@ -140,42 +165,22 @@ def test_the_use_of_a_token_is_remembered_at_most_once_a_minute(django_assert_nu
     assert ApiToken.objects.get().last_used_at == first
 
 
-@pytest.mark.parametrize(
-    ("scopes", "allowed"),
-    [
-        (("enqueue",), {"PUT v1/jobs/tests.greet/1", "GET v1/jobs/tests.greet/1", "GET v1/job-types"}),
-        (("read",), {"GET v1/jobs/tests.greet/1", "GET v1/jobs?state=dead", "GET v1/schedules",
-                     "GET v1/queues", "GET v1/stats", "GET v1/alarms", "GET metrics",
-                     "GET v1/queues/default/trend", "GET v1/job-types/tests.greet/trend", "GET v1/trend",
-                     "GET v1/workers", "GET v1/workers/w1/trend", "GET v1/tags",
-                     "GET v1/archived-jobs", "GET v1/job-types"}),
-        (("manage",), {"POST v1/queues/default/pause", "POST v1/jobs/tests.greet/1/retry",
-                       "POST v1/jobs/tests.greet/1/kill", "PATCH v1/jobs/tests.greet/1",
-                       "POST v1/schedules/settings:nightly/pause", "POST v1/schedules/settings:nightly/resume",
-                       "PUT v1/schedules/settings:nightly/runs/1", "POST v1/jobs/tests.greet/1/replay",
-                       "DELETE v1/jobs/tests.greet/1", "POST v1/job-types"}),
-        (("work",), {"POST v1/queues/pull/claim", "POST v1/jobs/tests.greet/1", "POST v1/jobs/tests.greet/1/extend",
-                     "GET v1/job-types"}),
-    ],
-)  # fmt: skip
-def test_each_scope_opens_its_calls_and_no_others(scopes: tuple[str, ...], allowed: set[str]) -> None:
-    bodies = {
-        "POST v1/job-types": {"name": "x"},
-        "POST v1/jobs/tests.greet/1": {"status": "failed", "token": 1},
-        "POST v1/jobs/tests.greet/1/extend": {"token": 1},
-        "POST v1/queues/pull/claim": {},
-        "PUT v1/jobs/tests.greet/1": {"data": ["Ada"]},
-        "PATCH v1/jobs/tests.greet/1": {"data": ["Ada"]},
-        "POST v1/queues/default/pause": {},
-    }
-    api = Api(*scopes)
-    for method, path in CALLS:
-        if path in {"v1/jobs/1", "v1/openapi.json", "v1/job-types/tests.greet", "v1/queues/default/resume"}:
-            continue
-        call = f"{method} {path}"
-        status = api(method, path, bodies.get(call)).status_code
-        assert (status != 403) == (call in allowed), call
+@pytest.mark.parametrize("scope", ["enqueue", "read", "manage", "work", "metrics"])
+def test_each_scope_opens_its_calls_and_no_others(scope: str) -> None:
+    api = Api(scope)
+    for call, scopes in OPENED_BY.items():
+        status = ask(api, call).status_code
+        assert (status != 403) == (scope in scopes.split()), call
         assert status != 401
+
+
+def test_a_token_for_other_jobs_opens_no_call_about_this_one() -> None:
+    Api(*ALL).put(JOB, {"data": ["Ada"]})
+    stranger = Api(*ALL, jobs=("tests.charge",))
+    for call in OPENED_BY:
+        if call.split()[1].startswith((JOB, TYPE, NIGHTLY, "v1/workflows", "v1/tags")):
+            assert ask(stranger, call).status_code in {403, 404}, call
+    assert Api("read").get("v1/jobs/1").json()["data"] == ["Ada"]
 
 
 def test_a_token_for_some_jobs_knows_no_others() -> None:
@@ -198,7 +203,9 @@ def test_a_token_for_some_jobs_pauses_and_resumes_only_these(store: Store) -> No
 
 
 def test_where_jobs_are_posted_is_told_only_to_callers_that_see_or_manage_jobs() -> None:
-    Api("manage").post("v1/job-types", {"name": "php.mail", "queue": "push", "url": "http://localhost:1/secret"})
+    Api("manage", "targets").post(
+        "v1/job-types", {"name": "php.mail", "queue": "push", "url": "http://localhost:1/secret"}
+    )
     for scopes, is_told in (
         (("enqueue",), False),
         (("work",), False),
@@ -211,12 +218,65 @@ def test_where_jobs_are_posted_is_told_only_to_callers_that_see_or_manage_jobs()
             assert b'"posted"' in answer.content
 
 
-def test_a_token_for_metrics_opens_nothing_else() -> None:
-    api = Api("metrics")
-    for method, path in CALLS:
-        if path != "v1/openapi.json":
-            body = None if method in {"GET", "DELETE"} else {}
-            assert (api(method, path, body).status_code == 200) is (path == "metrics"), path
+def test_only_the_scope_targets_sets_where_jobs_are_posted() -> None:
+    posted = {"name": "php.mail", "queue": "push", "url": "http://localhost:1/"}
+    manager, both = Api("manage", "enqueue", "work"), Api("manage", "targets")
+    assert manager.post("v1/job-types", posted).status_code == 403
+    assert Api("targets").post("v1/job-types", posted).status_code == 403
+    assert both.post("v1/job-types", posted).status_code == 201
+    assert manager.post("v1/job-types", posted).status_code == 403
+    for url in ("http://localhost:2/", ""):
+        assert manager("PATCH", "v1/job-types/php.mail", {"url": url}).status_code == 403
+    assert manager("PATCH", "v1/job-types/php.mail", {"attempts": 2}).status_code == 200
+    assert both("PATCH", "v1/job-types/php.mail", {"url": "http://localhost:2/"}).json()["url"] == "http://localhost:2/"
+
+
+def test_numbers_of_all_jobs_are_not_for_a_token_that_is_limited_to_some(store: Store) -> None:
+    Api(*ALL).put("v1/jobs/tests.charge/1", {"data": ["4111"]})
+    api = Api(*ALL, "metrics", jobs=("tests.greet",))
+    for path in (
+        "stats",
+        "queues",
+        "trend",
+        "queues/default/trend",
+        "alarms",
+        "findings",
+        "tags",
+        "workers/w1/trend",
+        "workflows",
+    ):
+        assert api.get(f"v1/{path}").status_code == 403, path
+    assert api.get("metrics").status_code == 403
+    assert api.get("v1/job-types/tests.greet/trend").status_code == 200
+    store.pause("default", name="tests.charge")
+    queue = api.post("v1/queues/default/pause", {"job": "tests.greet"}).json()
+    assert (queue["counts"], queue["latency"], queue["paused_jobs"]) == ({}, None, ["tests.greet"])
+
+
+def test_nobody_else_finds_out_by_trying_what_a_sensitive_argument_is() -> None:
+    body = {"data": ["4111", 7]}
+    sender, other = Api("enqueue"), Api("enqueue")
+    assert [sender.put("v1/jobs/tests.charge/1", body).status_code for _ in range(2)] == [201, 200]
+    assert other.put("v1/jobs/tests.charge/1", body).status_code == 409
+    for api, status in ((sender, 200), (other, 409)):
+        (one,) = api.post("v1/jobs", {"jobs": [{"name": "tests.charge", "id": "1", **body}]}).json()["jobs"]
+        assert one["status"] == status
+    assert sender.put("v1/jobs/tests.charge/1", {"data": ["4112", 7]}).status_code == 409
+
+
+def test_a_secret_that_was_replaced_opens_until_the_overlap_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    token, first = ApiToken.objects.issue("shop", ["read"])
+    second = token.rotate(timedelta(hours=1))
+    opens = lambda secret: ApiToken.objects.with_secret(secret) == token  # noqa: E731
+    assert [opens(secret) for secret in (first, second)] == [True, True]
+    later = timezone.now() + timedelta(hours=1)
+    with monkeypatch.context() as clock:
+        clock.setattr(timezone, "now", lambda: later)
+        assert [opens(secret) for secret in (first, second)] == [False, True]
+    third = token.rotate(timedelta(hours=1))
+    assert [opens(secret) for secret in (first, second, third)] == [False, True, True]
+    token.revoke()
+    assert [opens(secret) for secret in (second, third)] == [False, False]
 
 
 def test_who_may_only_enqueue_never_sees_arguments_results_or_errors(store: Store) -> None:

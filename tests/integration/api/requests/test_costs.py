@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from django_jobs.api.common.schemas import MOST_IN_BULK
-from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import NewJobRequest
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.request import NewJobRequest
 from django_jobs.remote import type_cache
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -40,8 +40,8 @@ def test_a_new_job_is_one_call_to_the_store_and_a_query_for_token_and_history_ea
         made = api.put("v1/jobs/tests.greet/2", {"data": ["Bob"]})
     monkeypatch.undo()
     assert made.status_code == 201
-    signal_outbox = {"enqueued_at": None, "ready_at": None}  # the store's time, which is not asked for
-    assert made.json() == api.get("v1/jobs/tests.greet/2").json() | signal_outbox
+    not_asked = {"enqueued_at": None, "ready_at": None}  # the store's time, which is not asked for
+    assert made.json() == api.get("v1/jobs/tests.greet/2").json() | not_asked
 
 
 @pytest.mark.usefixtures("types_stay_known")

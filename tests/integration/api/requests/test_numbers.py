@@ -159,6 +159,31 @@ def test_a_trend_has_what_happened_and_null_where_nobody_knows(
     assert len(api.get("v1/queues/default/trend?period=week").json()["stretches"]) == 166
 
 
+def test_a_job_type_has_its_run_times_of_a_day_and_a_week_if_they_are_asked_for(
+    store: Store, clock: Any, api: Api, settings: Any, work_off: Callable[..., int]
+) -> None:
+    store.sample(["default"])
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    work_off()
+    for _ in range(2 * 24):
+        clock.advance(3_600_000)
+        store.sample(["default"])
+    assert "run_times" not in api.get("v1/job-types/tests.greet").json()
+    times = api.get("v1/job-types/tests.greet?times=true&queue=default").json()["run_times"]
+    assert times["day"] == []
+    (week,) = times["week"]
+    assert (week["name"], week["queue"], week["attempts"]) == ("tests.greet", "default", 1)
+    assert week["running"]["p50"] == week["running"]["p95"] == week["running"]["max"] <= 5
+    call_command("jobs", "times", "--week", "--name", "tests.greet", "--json", stdout=(out := StringIO()))
+    assert json.loads(out.getvalue()) == times["week"]
+    assert Api("enqueue", "work").get("v1/job-types/tests.greet?times=true").status_code == 403
+    assert api.get("v1/job-types/tests.greet?times=true&queue=nowhere").status_code == 404
+    assert api.get("v1/job-types/nothing?times=true").status_code == 404
+    settings.DJANGO_JOBS = {**SETTINGS, "QUEUES": {"default": {}} | {f"q{n}": {} for n in range(20)}}
+    assert api.get("v1/job-types/tests.greet?times=true").status_code == 422
+    assert api.get("v1/job-types/tests.greet").status_code == 200
+
+
 def test_a_trend_of_nothing_is_refused(api: Api, settings: Any) -> None:
     assert api.get("v1/queues/nowhere/trend").status_code == 404
     assert api.get("v1/job-types/tests.greet/trend?queue=nowhere").status_code == 404
@@ -186,14 +211,17 @@ def test_alarms_and_their_metrics_are_those_of_the_overview(api: Api) -> None:
     assert (found["paused"]["reason"], found["paused"]["queue"]) == ("deploy", "default")
     assert found["paused"]["since"]
     assert said["well"] is False
+    (missing,) = [each for each in api.get("v1/findings").json() if each["kind"] == "no_worker"]
+    assert (missing["severity"], missing["says"]) == ("error", found["no_workers"]["text"])
     seen = {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(api.get("metrics").content.decode())
         for sample in family.samples
-        if "alarm" in sample.name
+        if "alarm" in sample.name or "finding" in sample.name
     }
     assert seen["django_jobs_alarms", ("kind", "no_workers"), ("queue", ""), ("severity", "critical")] == 1
     assert seen["django_jobs_alarms", ("kind", "paused"), ("queue", "default"), ("severity", "notice")] == 1
+    assert seen["django_jobs_findings", ("kind", "no_worker"), ("queue", ""), ("severity", "error")] == 1
     assert seen["django_jobs_alarms_unchecked",] == len(said["unchecked"])
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,12 +22,21 @@ from typing import Any
 
 import pytest
 
+from django_jobs.core.values import State
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.missing import need
 from tests.support.backends.redis_process import free_ports
 from tests.support.pace import Pace
 
 ROOT = Path(__file__).resolve().parents[4]
 REMOTE = ROOT / "example_project" / "remote"
+ENVIRONMENT = {
+    **os.environ,
+    "DJANGO_SETTINGS_MODULE": "tests.integration.api.project",
+    "PYTHONPATH": str(ROOT),
+    "PYTHONWARNINGS": "ignore",
+}
 #: `API_JOBS=10000` for the long run.
 JOBS = int(os.environ.get("API_JOBS", "150"))
 
@@ -32,32 +44,22 @@ JOBS = int(os.environ.get("API_JOBS", "150"))
 class Site:
     """A web server, workers and a push worker, each a process that may be killed and started again."""
 
-    def __init__(self, folder: Path, store: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, store: str, database: Path, token: str) -> None:
+        self.folder, self.token, self.database = folder, token, folder / "site.sqlite3"
+        shutil.copy(database, self.database)
         self.web_port, self.push_port = free_ports(2)
         self.url = f"http://localhost:{self.web_port}/jobs"
-        self.token = ""
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.integration.api.project",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONWARNINGS": "ignore",
-            "API_DATABASE": str(folder / "site.sqlite3"),
+            **ENVIRONMENT,
+            "API_DATABASE": str(self.database),
             "API_STORE": store,
             "API_NAMESPACE": f"e{uuid.uuid4().hex[:10]}",
             "JOBS_URL": self.url,
+            "JOBS_TOKEN": token,
             "PUSH_CREDENTIALS": "jobs:sesame",
         }
-        self.manage("migrate", "--verbosity", "0")
-        made = self.manage("jobs", "token", "create", "all", *(f"--scope={s}" for s in SCOPES), "--json")
-        self.token = json.loads(made)["token"]
-        self.environment["JOBS_TOKEN"] = self.token
-
-    def manage(self, *words: str) -> bytes:
-        return subprocess.run(
-            [sys.executable, "-m", "django", *words], env=self.environment, check=True, stdout=subprocess.PIPE, cwd=ROOT
-        ).stdout
+        self.store = Store.from_setting(store, options=StoreOptions(namespace=self.environment["API_NAMESPACE"]))
 
     def start(self, part: str) -> None:
         log = (self.folder / f"{part}.log").open("ab")
@@ -74,6 +76,7 @@ class Site:
     def close(self) -> None:
         for part in list(self.running):
             self.kill(part)
+        self.store.close()
 
     def ask(self, method: str, path: str, body: Any = None, patience: float = 120.0) -> Any:
         """One request, sent again while the server is away: that is what ids of the caller's are for."""
@@ -107,7 +110,7 @@ class Site:
         return states
 
 
-SCOPES = ("enqueue", "read", "manage", "work")
+SCOPES = ("enqueue", "read", "manage", "work", "targets")
 COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "web": lambda site: [sys.executable, "-m", "django", "runserver", "--noreload", f"127.0.0.1:{site.web_port}"],
     "workers": lambda site: [sys.executable, "-m", "django", "runworkers", "--processes", "1", "--threads", "4"],
@@ -116,9 +119,24 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A database with its tables and a token."""
+    database = tmp_path_factory.mktemp("prepared") / "site.sqlite3"
+    code = (
+        "from django.core.management import call_command as call; call('migrate', verbosity=0);"
+        f"call('jobs', 'token', 'create', 'all', *{[f'--scope={scope}' for scope in SCOPES]!r}, '--json')"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", f"import django; django.setup(); {code}"],
+        env={**ENVIRONMENT, "API_DATABASE": str(database)}, check=True, stdout=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    return database, json.loads(made.stdout)["token"]
+
+
 @pytest.fixture
-def site(redis_server: str, tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path, redis_server)
+def site(redis_server: str, tmp_path: Path, prepared: tuple[Path, str]) -> Iterator[Site]:
+    site = Site(tmp_path, redis_server, *prepared)
     try:
         yield site
     finally:
@@ -157,8 +175,8 @@ def test_no_job_is_lost_when_server_workers_and_push_worker_are_killed(site: Sit
 
 def set_credentials(site: Site) -> None:
     """Only administrators name credentials; over HTTP it cannot be done."""
-    code = "from django_jobs.models import RemoteJobType as T; T.objects.update(credentials='shop')"
-    site.manage("shell", "-c", code)
+    with contextlib.closing(sqlite3.connect(site.database, timeout=20)) as database, database:
+        database.execute("UPDATE django_jobs_remotejobtype SET credentials = 'shop'")
 
 
 def settle(site: Site, count: int) -> None:
@@ -167,20 +185,11 @@ def settle(site: Site, count: int) -> None:
     def ended() -> bool:
         states = site.states()
         if states["retry"] and not states["queued"] and not states["running"]:
-            call_all(site)
+            site.store.revive("push", list(site.store.ids("push", State.RETRY)[0]))
         return states["succeeded"] + states["dead"] == count
 
     site.until("every job has ended", ended, 400 if JOBS < 1000 else 3000)
     site.until("the archive has them", lambda: len(history(site)) == count, 120)
-
-
-def call_all(site: Site) -> None:
-    """What an operator does who does not want to wait for the back-off."""
-    code = (
-        "from django_jobs.stores import get_store; from django_jobs.core.values import State; s = get_store();"
-        "s.revive('push', s.ids('push', State.RETRY)[0])"
-    )
-    site.manage("shell", "-c", code)
 
 
 def history(site: Site) -> list[str]:

@@ -17,7 +17,7 @@ class TestTypes:
         types = {entry["name"]: entry for entry in api.get("v1/job-types").json()}
         assert types["php.resize"] == {
             "name": "php.resize", "queue": "pull", "delivery_strategy": "at_least_once", "attempts": 3,
-            "concurrency": 0, "timeout": 60, "url": None, "remote": True, "way": "fetched",
+            "concurrency": 0, "timeout": 60, "url": None, "remote": True, "way": "fetched", "per_minute": None,
         }  # fmt: skip
         assert types["tests.greet"]["remote"] is False
         assert "tests.private" not in types
@@ -115,10 +115,3 @@ class TestChanges:
             assert api(method, "v1/job-types/tests.greet", body).status_code == 409
             assert api(method, "v1/job-types/tests.private", body).status_code == 404
         assert api("PATCH", "v1/job-types/nothing", {"attempts": 3}).status_code == 404
-
-    def test_a_token_for_other_types_changes_and_removes_nothing(self, store: Any, api: Api, kind: str) -> None:
-        limited = Api("manage", jobs=("tests.greet",))
-        for method, body in (("PATCH", {"attempts": 9}), ("DELETE", None)):
-            assert limited(method, "v1/job-types/php.resize", body).status_code == 403
-            assert Api("read", "work")(method, "v1/job-types/php.resize", body).status_code == 403
-        assert RemoteJobType.objects.get().attempts == 3

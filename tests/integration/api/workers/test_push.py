@@ -12,12 +12,15 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from django.core.cache import cache
+from django.core.cache.backends.dummy import DummyCache
 
 from django_jobs import remote
 from django_jobs.core.values import State
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.models import RemoteJobType
 from django_jobs.remote import posting, push
+from django_jobs.runtime import per_minute
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
@@ -105,9 +108,9 @@ def test_no_report_within_the_time_limit_fails_the_attempt_and_the_next_one_is_p
     api.put("v1/jobs/node.mail/1")
     work_off("push")
     watch = RemoteWatch(store, lambda: ["push"])
-    clock.advance(299_000)
+    clock.advance(299_500)
     assert (watch.tick(), store.recover("push")) == (0, [])
-    clock.advance(1_001)
+    clock.advance(501)  # less than what counts as a step of the clock
     assert watch.tick() == 1
     clock.advance(60_000)
     work_off("push")
@@ -135,6 +138,104 @@ def test_503_is_tried_three_more_times_with_growing_pauses(
     assert len(receiver.got) == 4
     assert api.get("v1/jobs/2").json()["state"] == "retry"
     assert "503" in api.get("v1/jobs/2").json()["error"]
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_a_job_whose_post_was_not_answered_waits_for_its_report_as_an_accepted_one(
+    api: Api, store: Store, clock: Clock, receiver: Receiver, work_off: Callable[..., int], delivery: str
+) -> None:
+    RemoteJobType.objects.update(delivery_strategy=delivery)
+    remote.forget()
+    receiver.statuses = [0]
+    for id in "12":
+        api.put(f"v1/jobs/node.mail/{id}")
+    assert work_off("push") == 2
+    assert [(got["id"], got["attempt"]) for got in receiver.got] == [("1", 1), ("2", 1)]
+    assert store.stats(["push"])[0].counts["running"] == 2
+
+    report = {"status": "succeeded", "attempt": 1, "token": receiver.got[0]["token"]}
+    assert api.post("v1/jobs/node.mail/1", report).json()["state"] == "succeeded"
+    clock.advance(300_001)
+    assert RemoteWatch(store, lambda: ["push"]).tick() == 1
+    assert api.get("v1/jobs/2").json()["state"] == ("dead" if delivery == "at_most_once" else "retry")
+
+
+def test_410_pauses_the_job_type_and_costs_no_attempt(
+    api: Api, store: Store, clock: Clock, receiver: Receiver, work_off: Callable[..., int]
+) -> None:
+    receiver.statuses = [410]
+    api.put("v1/jobs/node.mail/1")
+    work_off("push")
+    (alarm,) = [each for each in api.get("v1/alarms").json()["alarms"] if each["kind"] == "type_paused"]
+    assert (alarm["queue"], "node.mail" in alarm["text"], "410" in alarm["reason"]) == ("push", True, True)
+    clock.advance(3_600_000)
+    assert work_off("push") == 0
+
+    receiver.statuses = [202]
+    api.post("v1/queues/push/resume", {"job": "node.mail"})
+    work_off("push")
+    assert [got["attempt"] for got in receiver.got] == [1, 1]
+    assert store.get("push", "1").worker == "remote:1"  # type: ignore[union-attr]
+
+
+class TestRequestsPerMinute:
+    @pytest.fixture(autouse=True)
+    def minute(self, monkeypatch: pytest.MonkeyPatch, settings: Any, clock: Clock) -> None:
+        """The minutes are those of the store's clock, 15 s after one began."""
+        settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+        cache.clear()
+        clock.now += 15_000 - clock.now % 60_000
+        monkeypatch.setattr(per_minute.time, "time", lambda: clock.now / 1000)
+
+    def limit(self, api: Api, number: int | None) -> None:
+        changed = api("PATCH", "v1/job-types/node.mail", {"per_minute": number})
+        assert (changed.status_code, changed.json()["per_minute"]) == (200, number)
+
+    @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+    def test_jobs_beyond_wait_without_an_attempt_and_come_spread_over_the_next_minutes(
+        self, api: Api, store: Store, clock: Clock, receiver: Receiver, work_off: Callable[..., int], delivery: str
+    ) -> None:
+        RemoteJobType.objects.update(delivery_strategy=delivery)
+        self.limit(api, 2)
+        for id in "12345":
+            api.put(f"v1/jobs/node.mail/{id}")
+        assert work_off("push") == 5
+        assert len(receiver.got) == 2
+        waiting, _ = store.listed(["push"], State.SCHEDULED, 10)
+        assert sorted(info.at - clock.now for info in waiting) == [45_000, 75_000, 105_000]
+        assert {info.failures for info in waiting} == {0}
+        for seconds, posted in ((45, 3), (30, 4), (30, 5)):
+            clock.advance(seconds * 1000)
+            work_off("push")
+            assert len(receiver.got) == posted
+        assert [got["attempt"] for got in receiver.got] == [1] * 5
+
+    def test_tries_count_and_a_job_that_has_none_left_waits(
+        self, api: Api, store: Store, receiver: Receiver, work_off: Callable[..., int], pauses: list[float]
+    ) -> None:
+        self.limit(api, 3)
+        receiver.statuses = [503]
+        api.put("v1/jobs/node.mail/1")
+        work_off("push")
+        assert (len(receiver.got), store.get("push", "1").state) == (3, State.SCHEDULED)  # type: ignore[union-attr]
+
+    def test_without_a_limit_and_without_a_cache_none_waits(
+        self, api: Api, monkeypatch: pytest.MonkeyPatch, receiver: Receiver, work_off: Callable[..., int]
+    ) -> None:
+        monkeypatch.setattr(per_minute, "cache", DummyCache("", {}))
+        for limit, id in ((None, "1"), (1, "2"), (1, "3")):
+            self.limit(api, limit)
+            api.put(f"v1/jobs/node.mail/{id}")
+            work_off("push")
+        assert len(receiver.got) == 3
+
+    def test_a_limit_is_one_at_least_and_null_takes_it_away(self, api: Api) -> None:
+        for odd in (0, -1, 1.5, "7", True, 10**7):
+            assert api("PATCH", "v1/job-types/node.mail", {"per_minute": odd}).status_code == 422
+        self.limit(api, 7)
+        self.limit(api, None)
+        made = api.post("v1/job-types", {"name": "node.new", "queue": "push", "per_minute": 5})
+        assert (made.status_code, made.json()["per_minute"]) == (201, 5)
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 404, 500])
@@ -212,7 +313,7 @@ def test_a_server_that_drips_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPat
 
         thread = Thread(target=drip)
         thread.start()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(posting.NotAnswered):
             posting.post(f"http://localhost:{server.getsockname()[1]}/", b"{}", {}, ["localhost"])
         thread.join(60)
         assert not thread.is_alive()

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from django_jobs import signals
+from django_jobs import remote, signals
 from django_jobs.core.values import State
 from django_jobs.events.receivers import here
 from django_jobs.execution.remote_reports import RemoteWatch
+from django_jobs.remote.models import RemoteJobType
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
@@ -49,6 +50,20 @@ class TestReport:
             states.append(api.post("v1/jobs/php.resize/1", {"status": "failed", "token": job["token"]}).json()["state"])
             clock.advance(3_600_000)
         assert states == ["retry", "retry", "dead"]
+
+    def test_an_attempt_ends_where_it_is_when_its_type_has_another_queue_by_then(
+        self, api: Api, store: Store, claim: Callable[..., Any]
+    ) -> None:
+        api.put("v1/jobs/php.resize/1")
+        (job,) = claim()
+        RemoteJobType.objects.filter(name="php.resize").update(queue="push")
+        remote.forget()
+        for _ in range(2):  # the second finds that the job has left the history
+            report = {"status": "succeeded", "token": job["token"]}
+            assert api.post("v1/jobs/php.resize/1", report).status_code == 200
+            store.delete("pull", ["1"])
+        assert api.put("v1/jobs/php.resize/1").status_code == 200
+        assert store.get("push", "1") is None
 
     @pytest.mark.accepts("K12")
     @pytest.mark.parametrize("wrong", [{"attempt": 2}, {"token": 999_999}, {"attempt": 1, "token": 999_999}])
@@ -91,6 +106,19 @@ class TestReport:
             assert (first.status_code, again.status_code) == (200, 200)
             assert api.post(f"v1/jobs/php.resize/{status}", other).status_code == 409
             assert store.get("pull", status) == before
+
+    def test_a_late_report_does_not_count_for_the_attempt_after_a_retry_by_hand(
+        self, api: Api, store: Store, claim: Callable[..., Any]
+    ) -> None:
+        api.put("v1/jobs/php.resize/1")
+        (late,) = claim()
+        store.kill("pull", ["1"], "hangs")
+        store.recover("pull", worker=f"{store.get('pull', '1').attempts[-1].worker}")  # type: ignore[union-attr]
+        assert store.revive("pull", ["1"]) == ["1"]
+        (job,) = claim()
+        assert (late["attempt"], job["attempt"]) == (1, 2)
+        assert api.post("v1/jobs/php.resize/1", {"status": "succeeded", "attempt": late["attempt"]}).status_code == 409
+        assert api.post("v1/jobs/php.resize/1", {"status": "failed", "attempt": 2}).json()["state"] == "retry"
 
     def test_which_attempt_must_be_said(self, api: Api, claim: Callable[..., Any]) -> None:
         api.put("v1/jobs/php.resize/1")
@@ -136,19 +164,3 @@ def test_the_end_of_a_remote_job_is_told_like_any_other(
         for signal in (signals.job_succeeded, signals.job_failed):
             signal.disconnect(hear)
     assert told == [("0", "succeeded"), ("1", "failed")]
-
-
-@pytest.mark.accepts("K19")
-def test_without_a_report_in_time_the_attempt_has_failed(
-    api: Api, store: Store, clock: Clock, claim: Callable[..., Any]
-) -> None:
-    api.put("v1/jobs/php.resize/1")
-    claim(lease=300)
-    watch = RemoteWatch(store, lambda: ["pull"])
-    clock.advance(299_000)
-    assert watch.tick() == 0
-    clock.advance(1_001)
-    assert watch.tick() == 1
-    job = api.get("v1/jobs/1").json()
-    assert job["state"] == "retry"
-    assert job["log"][0]["outcome"] == "timeout"

@@ -85,21 +85,38 @@ def test_the_library_of_standard_webhooks_verifies_it(
 def test_the_id_of_a_delivery_stays_in_all_tries_of_an_attempt_and_is_new_for_the_next(
     api: Api, receiver: Receiver, clock: Clock, work_off: Callable[..., int]
 ) -> None:
-    receiver.statuses = [503, 503, 500, 202]
+    receiver.statuses = [503, 503, 429, 500, 202]
     api.put("v1/jobs/node.mail/1")
-    work_off("push")
-    clock.advance(3_600_000)
-    work_off("push")
+    for _ in range(3):
+        work_off("push")
+        clock.advance(3_600_000)
+    assert [got["attempt"] for got in receiver.got] == [1, 1, 1, 1, 2]
     ids = [headers["webhook-id"] for headers in receiver.seen]
-    assert len(ids) == 4
-    assert len(set(ids[:3])) == 1
-    assert ids[3] != ids[0]
+    assert len(set(ids[:4])) == 1
+    assert ids[4] != ids[0]
+
+    receiver.statuses = [202]
+    for _ in range(2):
+        api.post("v1/jobs/node.mail/1/kill")
+        api.post("v1/jobs/node.mail/1/delete")
+        api.put("v1/jobs/node.mail/1")
+        clock.advance(3_600_000)
+        work_off("push")
+    again = [headers["webhook-id"] for headers in receiver.seen]
+    assert len(set(again)) == len(again) - 3
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
 @pytest.mark.parametrize(
     ("status", "header", "seconds"),
-    [(429, "120", 120), (429, None, 30), (503, "120", 120), (429, "9999999999", 86_400)],
+    [
+        (429, "120", 120),
+        (429, None, 30),
+        (503, "120", 120),
+        (429, "9999999999", 3600),
+        (429, "-1", 30),
+        (429, "NaN", 30),
+    ],
 )
 def test_a_receiver_that_asks_to_wait_costs_no_attempt(
     api: Api, store: Store, receiver: Receiver, clock: Clock, work_off: Callable[..., int], status: int,
@@ -125,7 +142,10 @@ def test_a_receiver_that_asks_to_wait_costs_no_attempt(
 def test_retry_after_is_a_number_or_a_date() -> None:
     in_a_minute = datetime.now(UTC) + timedelta(seconds=60)
     assert 55 < (seconds_of(format_datetime(in_a_minute, usegmt=True)) or 0) <= 60
-    assert seconds_of(format_datetime(in_a_minute - timedelta(hours=1), usegmt=True)) == 0
+    assert seconds_of(format_datetime(in_a_minute - timedelta(hours=1), usegmt=True)) is None
+    huge = "9" * 30
+    for text in (f"Mon, {huge} Jan 2026 00:00:00 GMT", f"Mon, 1 Jan 2026 00:00:00 +{huge}"):
+        assert seconds_of(text) is None
     assert [seconds_of(text) for text in ("7", " 7 ", "", "soon", "-1", "1.5")] == [7, 7, None, None, None, None]
 
 

@@ -33,7 +33,7 @@ def traced(store: Store, settings: Any) -> Iterator[None]:
     )
     yield
     sentry_sdk.get_client().close(timeout=0)
-    sentry_sdk.init()
+    sentry_sdk.get_global_scope().set_client(None)
 
 
 def put_in_a_trace(api: Api, path: str) -> str:

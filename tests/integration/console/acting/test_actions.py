@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.contrib.admin.utils import quote
@@ -12,11 +11,10 @@ from django.test import Client
 
 from django_jobs import browse
 from django_jobs.admin.common.acts import sentence
-from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.models.audit import AuditEntry
-from django_jobs.operations import bulk, matching
+from django_jobs.operations import bulk
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
@@ -183,30 +181,6 @@ def test_the_question_and_the_log_have_the_numbers_of_what_matches(
     assert "9 jobs were deleted." in message
     assert "name=shop.send_receipt" in message
     assert not re.search(r"\b22\b", message)
-
-
-def test_a_count_that_takes_too_long_says_how_far_it_is(
-    console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for _ in range(7):
-        filler.make(State.DEAD)
-    monkeypatch.setattr(matching, "BATCH", 3)
-    counted = matching.count_matching(State.DEAD, Match(name="shop.send_receipt"), seconds=-1.0)
-    assert counted.matching == counted.seen <= 7
-    assert counted.total == 7
-    assert counted.whole is (counted.seen == 7)
-
-
-def test_the_history_has_reason_and_end_of_a_pause_and_is_read_by_user(
-    console_store: Store, filler: Filler, root: Client, person: Any
-) -> None:
-    filler.add()
-    data = {"do": "pause", "reason": "the bank is down", "until": "2040-01-02T03:04"}
-    root.post(f"{BASE}queues/default/", data)
-    page = root.get(f"{BASE}history/?user=root").text
-    assert "the bank is down" in page
-    assert "2040" in page
-    assert "the bank is down" not in root.get(f"{BASE}history/?user=somebody").text
 
 
 def test_the_history_can_be_read_while_the_store_is_away(

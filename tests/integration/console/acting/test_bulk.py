@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from django_jobs import operations
 from django_jobs.admin.common.acts import sentence
@@ -15,9 +17,11 @@ from django_jobs.browse import Match
 from django_jobs.core.values import Job, JobInfo, NewJob, State
 from django_jobs.models.audit import AuditEntry
 from django_jobs.operations import bulk
+from django_jobs.operations.matching import count_matching
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.sizes import MAX_BYTES
+from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 
@@ -71,6 +75,20 @@ def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Fil
     assert (count(console_store, State.DEAD), count(console_store, State.QUEUED)) == (0, 30)
 
 
+@pytest.mark.parametrize("state", [State.QUEUED, State.SUCCEEDED, State.DEAD])
+def test_a_worker_in_another_time_zone_takes_the_jobs_that_the_user_was_shown(
+    console_store: Store, filler: Filler, clock: Clock, state: State
+) -> None:
+    make(filler, 3, state)
+    hour_ago = datetime.fromtimestamp(clock.now / 1000 - 3_600, UTC).replace(tzinfo=None)
+    with timezone.override("America/Los_Angeles"):  # there, that hour comes later today
+        match = Match().asked(f"after:{hour_ago.isoformat()}", state)
+        assert count_matching(state, match).matching == 0
+        operation = bulk.start("delete", state, match)
+    assert finish(operation.id).moved == 0
+    assert count(console_store, state) == 3
+
+
 def test_it_is_stored_with_the_word_that_older_workers_know(console_store: Store) -> None:
     operation = bulk.start("revive", State.DEAD, Match())
     assert console_store.get_document(bulk.DOCUMENT)[operation.id]["verb"] == "retry"
@@ -95,26 +113,6 @@ def test_a_job_that_dies_again_meanwhile_is_left_alone(console_store: Store, fil
     assert count(console_store, State.DEAD) == 10
 
 
-def test_only_what_matches_is_moved(console_store: Store, filler: Filler) -> None:
-    for i in range(12):
-        filler.make(State.DEAD, "odd" if i % 2 else "even", name="shop.send_receipt" if i % 3 else "shop.charge_card")
-    filler.make(State.DEAD, "odd", queue="mail")
-    operation = bulk.start("delete", State.DEAD, Match("default", "shop.send_receipt", "odd"))
-    ended = finish(operation.id)
-    assert (ended.seen, ended.moved) == (8, 4), "only jobs of this type are read"
-    assert count(console_store, State.DEAD) == 8
-    assert count(console_store, State.DEAD, "mail") == 1
-
-
-def test_every_queue_is_walked_when_none_is_named(console_store: Store, filler: Filler) -> None:
-    for queue in ("default", "mail", "photos"):
-        for _ in range(8):
-            filler.make(State.SCHEDULED, queue=queue)
-    ended = finish(bulk.start("cancel", State.SCHEDULED, Match()).id)
-    assert ended.moved == 24
-    assert all(count(console_store, State.CANCELLED, queue) == 8 for queue in ("default", "mail", "photos"))
-
-
 def test_running_jobs_are_asked_to_stop_and_counted_apart(console_store: Store, filler: Filler) -> None:
     make(filler, 3, State.RUNNING)
     ended = finish(bulk.start("cancel", State.RUNNING, Match()).id)
@@ -133,19 +131,6 @@ def test_another_driver_waits_until_the_first_has_died_and_then_goes_on(
     bulk.drive(operation.id, 0.0)
     assert bulk.get(operation.id).moved == 0  # type: ignore[union-attr]
     clock.advance(bulk.DRIVER_LIFE + 1)
-    assert finish(operation.id).moved == 20
-
-
-def test_a_driver_that_lost_the_wheel_keeps_its_count_and_moves_no_cursor(console_store: Store, filler: Filler) -> None:
-    make(filler, 20, State.DEAD)
-    operation = bulk.start("delete", State.DEAD, Match())
-    bulk.claim_wheel(operation.id, "another")
-    bulk.step(bulk.get(operation.id), "me")  # type: ignore[arg-type]
-    now = bulk.get(operation.id)
-    assert now is not None
-    assert now.moved > 0
-    assert now.cursor == operation.cursor
-    console_store.update_document(bulk.DOCUMENT, {f"{operation.id}/driver": None})
     assert finish(operation.id).moved == 20
 
 
@@ -168,25 +153,6 @@ def test_what_a_driver_moved_before_it_died_is_counted(
     clock.advance(bulk.DRIVER_LIFE + 1)
     ended = finish(operation.id)
     assert (ended.moved, ended.seen) == (20, 20)
-
-
-def test_a_driver_that_was_held_up_is_not_counted_twice(
-    console_store: Store,
-    filler: Filler,
-    clock,
-    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
-) -> None:
-    make(filler, 20, State.DEAD)
-    operation = bulk.start("delete", State.DEAD, Match())
-
-    def another_takes_over() -> None:
-        clock.advance(bulk.DRIVER_LIFE + 1)
-        finish(operation.id)
-
-    after_acting(monkeypatch, another_takes_over)
-    bulk.claim_wheel(operation.id, "slow")
-    bulk.step(bulk.get(operation.id), "slow")  # type: ignore[arg-type]
-    assert finish(operation.id).moved == 20
 
 
 def test_of_two_drivers_that_begin_at_the_same_moment_one_drives(

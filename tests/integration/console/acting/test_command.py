@@ -149,7 +149,14 @@ def test_workers_are_listed(console_store: Store) -> None:
 @pytest.mark.accepts("G59")
 def test_retry_by_id_and_all(console_store: Store, filler: Filler) -> None:
     ids = [filler.make(State.DEAD, name="shop.send_receipt" if i else "shop.charge_card") for i in range(5)]
-    assert as_json("retry", ids[0]) == {"moved": [ids[0]], "asked": [], "held": [], "left": [], "missing": []}
+    assert as_json("retry", ids[0]) == {
+        "moved": [ids[0]],
+        "asked": [],
+        "held": [],
+        "taken": {},
+        "left": [],
+        "missing": [],
+    }
     assert as_json("retry", "--all", "--name", "shop.charge_card")["moved"] == 0
     assert as_json("retry", "--all")["moved"] == 4
     assert console_store.stats(["default"])[0].counts["queued"] == 5
@@ -445,7 +452,7 @@ def test_deleting_all_jobs_that_have_not_run_asks_first(console_store: Store, mo
 
     for text in ("", "n"):
         answer(text)
-        with pytest.raises(CommandError, match=r"--yes|Nothing was deleted"):
+        with pytest.raises(CommandError, match=r"--yes|Nothing was changed"):
             jobs("delete", "--all", "queued")
     assert console_store.stats(["default"])[0].counts["queued"] == waiting
     answer("y")

@@ -83,8 +83,7 @@ def test_an_orphan_is_named_and_left_alone(live: Store, make_job: MakeJob) -> No
 
 def test_every_kind_of_fault_has_words(live: Store, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     live.enqueue("default", [make_job("a")])
-    # A lease without a claim ends by itself, and is not looked for.
-    kinds = live.reconcile("default").keys() - {"lease_without_claim"}
+    kinds = live.reconcile("default").keys()
     monkeypatch.setattr(live, "faults", lambda queue: Faults({kind: ["a"] for kind in sorted(kinds)}, True))
     _, found = doctor()
     assert {says.partition(":")[0] for _, subject, says in found if subject == "orphans"} == {"Queue 'default'"}

@@ -14,8 +14,8 @@ from django_jobs import operations
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
-from django_jobs.enqueue.submit import enqueue_by_name
-from django_jobs.exceptions import DuplicateJob, InvalidArguments, JobMoved, JobNotFound, PayloadError
+from django_jobs.enqueueing.submit import enqueue_by_name
+from django_jobs.exceptions import DuplicateJob, InvalidArguments, JobNotFound, PayloadError
 from django_jobs.serialization.payloads import HIDDEN
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
@@ -59,19 +59,6 @@ def test_a_job_that_waits_has_the_new_arguments_where_it_is(console_store: Store
     assert decode(id, "default", after.record).args == b"[[8],{}]"
     assert after._replace(record=before.record) == before
     assert operations.edit("default", id, [8], {}) is False
-
-
-def test_the_same_edit_again_is_no_error_when_the_job_has_begun_meanwhile(filler: Filler) -> None:
-    id = filler.make(State.QUEUED)
-    operations.edit("default", id, [8], {})
-    filler.claim()
-    assert operations.edit("default", id, [8], {}) is False
-
-
-@pytest.mark.parametrize("state", [State.RUNNING, State.SUCCEEDED, State.DEAD, State.CANCELLED])
-def test_a_job_that_runs_or_has_ended_is_refused(filler: Filler, state: State) -> None:
-    with pytest.raises(JobMoved, match=state.value):
-        operations.edit("default", filler.make(state), [8], {})
 
 
 def test_what_is_wrong_is_named_and_changes_nothing(filler: Filler, console_store: Store, settings: Any) -> None:

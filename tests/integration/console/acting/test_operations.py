@@ -11,9 +11,8 @@ import pytest
 from django_jobs import operations, signals
 from django_jobs.core.values import State
 from django_jobs.events.receivers import here
-from django_jobs.exceptions import CorruptRecord, InvalidArguments, JobNotFound, UnknownJob, UnknownQueue
+from django_jobs.exceptions import CorruptRecord, InvalidArguments, InvalidQuery, JobNotFound, UnknownJob, UnknownQueue
 from django_jobs.serialization.payloads import HIDDEN
-from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler
 
@@ -32,11 +31,6 @@ def heard() -> Any:
     yield told
     for name, receiver in receivers.items():
         getattr(signals, name).disconnect(receiver)
-
-
-def state_of(store: Store, id: str) -> State | None:
-    info = store.get("default", id)
-    return info.state if info else None
 
 
 #: Those that a worker's claim makes are left to the tests of the contract.
@@ -93,32 +87,10 @@ def test_more_ids_than_a_batch_are_moved_in_several(console_store: Store, monkey
     assert operations.revive("default", [*ids, *ids]).count == 11
 
 
-def test_edited_arguments_are_stored_and_the_job_runs(console_store: Store, filler: Filler) -> None:
-    id = filler.make(State.DEAD, call=[[7], {"email": "wrong@"}])
-    operations.edit_and_revive("default", id, [8], {"email": "ada@example.com"})
-    (claim,) = filler.claim()
-    job = decode(claim.id, "default", claim.record)
-    assert (job.id, job.args) == (id, b'[[8],{"email":"ada@example.com"}]')
-    assert claim.attempt == 1
-
-
-def test_a_masked_value_that_was_left_alone_stays_what_it_was(console_store: Store, filler: Filler) -> None:
-    id = filler.make(State.DEAD, name="shop.charge_card", call=[[7], {"card_number": "4111"}])
-    operations.edit_and_revive("default", id, [8], {"card_number": HIDDEN})
-    assert decode(id, "default", filler.claim()[0].record).args == b'[[8],{"card_number":"4111"}]'
-
-
 def test_a_masked_value_cannot_be_moved_into_the_open(filler: Filler) -> None:
     id = filler.make(State.DEAD, name="shop.charge_card", call=[[7], {"card_number": "4111"}])
     with pytest.raises(InvalidArguments, match="masked"):
         operations.edit_and_revive("default", id, [HIDDEN], {"card_number": HIDDEN})
-
-
-def test_edited_arguments_must_fit_the_function(console_store: Store, filler: Filler) -> None:
-    id = filler.make(State.DEAD)
-    with pytest.raises(InvalidArguments, match="cannot be called"):
-        operations.edit_and_revive("default", id, [], {"colour": "red"})
-    assert state_of(console_store, id) is State.DEAD
 
 
 def test_what_cannot_be_edited_says_why(filler: Filler) -> None:
@@ -147,3 +119,29 @@ def test_workers_take_known_commands_only(console_store: Store) -> None:
     assert operations.command_worker("nobody", "stop") is False
     with pytest.raises(ValueError, match="'quiet'"):
         operations.command_worker("w", "explode")
+
+
+@pytest.mark.django_db
+def test_your_own_code_reads_and_does_what_the_command_shows_and_does(filler: Filler) -> None:
+    filler.make(State.DEAD, error="The card was refused")
+    filler.add(id="waits")
+    assert operations.counts().counts["dead"] == 1
+    assert {stats.queue: stats.counts["queued"] for stats in operations.queues()}["default"] == 1
+    found = operations.jobs("state:dead name:shop.send_receipt")
+    assert ([info.state for info in found.jobs], found.checked, found.total) == ([State.DEAD], 1, 1)
+    assert operations.job(found.jobs[0].id) == found.jobs[0]
+    assert operations.workers() == []
+    said = operations.why("waits")
+    assert said.reason.cause == "no_workers"
+    assert "no_workers" in [each.cause for each in operations.findings()]
+    assert all(each in operations.findings() for each in said.findings)
+    done = operations.retry("state:dead name:shop.send_receipt", by="test")
+    assert (done.seen, done.moved) == (1, 1)
+    assert operations.apply("delete", "state:queued").moved == 2
+    assert operations.paused() == []
+    with pytest.raises(JobNotFound):
+        operations.job("waits")
+    with pytest.raises(InvalidQuery, match="names no state"):
+        operations.retry("name:shop.send_receipt")
+    with pytest.raises(ValueError, match="does not apply"):
+        operations.apply("cancel", "state:dead")

@@ -62,6 +62,13 @@ def test_a_click_asks_says_why_and_starts_nothing(console_store: Store, payment:
     assert state_of(console_store, payment) is State.QUEUED
 
 
+def test_yes_to_a_query_answers_its_question_and_starts_nothing_again(console_store: Store, payment: str) -> None:
+    assert jobs("retry", "--query", f"state:dead id:{payment}", "--yes") == (
+        1, {"moved": 0, "looked_at": 1, "held": 1, "taken": 0}
+    )  # fmt: skip
+    assert state_of(console_store, payment) is State.DEAD
+
+
 def test_its_page_and_its_row_say_at_most_once(payment: str, root: Client) -> None:
     assert "It may have been started" in root.get(f"{BASE}job/default/{payment}/").text
     assert ">at most once</span>" in root.get(f"{BASE}jobs/dead/").text
@@ -108,11 +115,6 @@ def test_the_command_needs_yes(console_store: Store, payment: str) -> None:
     assert state_of(console_store, payment) is State.DEAD
     code, said = jobs("retry", payment, "--yes")
     assert (code, said["moved"], said["held"]) == (0, [payment], [])
-
-
-def test_the_command_for_all_needs_yes_too(console_store: Store, payment: str) -> None:
-    assert jobs("retry", "--all", "--yes") == (0, {"moved": 1, "looked_at": 1, "held": 0})
-    assert state_of(console_store, payment) is State.QUEUED
 
 
 def test_in_code_it_is_said_too(console_store: Store, payment: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test import Client
+from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -178,3 +178,24 @@ def test_all_that_the_page_counts_are_deleted_and_no_more(root: Client) -> None:
     assert root.post(ADDRESS, chosen | {"post": "yes"}, follow=True).status_code == 200
     left = set(ArchivedJob.objects.values_list("job_id", flat=True))
     assert left == {f"id{n}" for n in range(120, 130)}
+
+
+def test_a_project_without_time_zones_has_the_list_and_the_days(root: Client) -> None:
+    with override_settings(USE_TZ=False):
+        ArchivedJob.objects.create(
+            queue="default", name="shop.x", status="dead", record=b"", job_id="a", ended_at=datetime(2026, 3, 29, 12)
+        )
+        assert listed(root, "?day=2026-03-29")[0] == ["a"]
+        assert listed(root, "?day=2026-03-28")[0] == []
+
+
+@pytest.mark.parametrize("query", ["queue", "name", "tag", "status"])
+def test_nul_in_an_address_finds_nothing(root: Client, query: str) -> None:
+    """PostgreSQL refuses it in a text."""
+    fill(1)
+    assert listed(root, f"?{query}=a%00b")[0] == []
+
+
+@pytest.mark.parametrize("query", ["user", "source", "verb"])
+def test_nul_in_the_address_of_the_history_finds_nothing(root: Client, query: str) -> None:
+    assert root.get(f"/admin/django_jobs/dashboard/history/?{query}=a%00b").status_code == 200

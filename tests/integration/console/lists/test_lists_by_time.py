@@ -109,21 +109,22 @@ def test_every_state_in_the_order_of_a_time_has_this_filter(console_store: Store
             assert "cannot be filtered by time" in response.text
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["from=yesterday", "until=2026-13-01T00:00", "from=2026-01-01T25:00", "from=0001-01-01T00:00", "until=" + "9" * 400,
-     "from=9999-12-31T23:59:59-23:59", "from=1900-01-01", "from=%00", "from=2026-01-02&until=2026-01-01",
-     "from=2026-01-01&until=2026-01-01"],
+WRONG_TIMES = (
+    "from=yesterday", "until=2026-13-01T00:00", "from=2026-01-01T25:00", "from=0001-01-01T00:00", "until=" + "9" * 400,
+    "from=9999-12-31T23:59:59-23:59", "from=1900-01-01", "from=%00", "from=2026-01-02&until=2026-01-01",
+    "from=2026-01-01&until=2026-01-01",
 )  # fmt: skip
-def test_a_wrong_time_is_said_and_nothing_is_listed_or_done(dead: dict[str, int], root: Client, query: str) -> None:
-    for more in ("", "&queue=mail", "&q=declined", "&group=1"):
-        response = root.get(f"{BASE}jobs/dead/?{query}{more}")
-        assert response.status_code == 400
+
+
+def test_a_wrong_time_is_said_and_nothing_is_listed_or_done(dead: dict[str, int], root: Client) -> None:
+    data = {"verb": "delete", "scope": "all", "confirmed": "1"}
+    for n, query in enumerate(WRONG_TIMES):
+        response = root.get(f"{BASE}jobs/dead/?{query}{('', '&queue=mail', '&q=declined', '&group=1')[n % 4]}")
+        assert response.status_code == 400, query
         assert 'role="alert"' in response.text
         assert "is not a time" in response.text or "must be before" in response.text
         assert "j05" not in response.text
-    data = {"verb": "delete", "scope": "all", "confirmed": "1"}
-    assert root.post(f"{BASE}jobs/dead/?{query}", data).status_code == 400
+        assert root.post(f"{BASE}jobs/dead/?{query}", data).status_code == 400
     assert bulk.operations_list() == []
     assert len(shown(root, "dead")) == 12
 

@@ -187,13 +187,13 @@ def test_too_many_tags_are_told_and_no_number_is_wrong(
 
 @pytest.mark.usefixtures("some")
 def test_the_search_over_all_states_finds_a_tag(root: Client) -> None:
-    text = root.get(f"{BASE}search/?q=customer%3A42").text
+    text = root.get(f"{BASE}search/?q=tag%3Acustomer%3A42").text
     assert set(re.findall(r"<code class=\"jobs-quiet\">([dq]\d)</code>", text)) == {"d1", "d2", "q1", "q2"}
 
 
 @pytest.mark.usefixtures("some")
 def test_the_tags_of_a_job_lead_to_the_list_of_its_state(root: Client) -> None:
-    for page in ("job/default/d1/", "jobs/dead/", "search/?q=customer%3A42"):
+    for page in ("job/default/d1/", "jobs/dead/", "search/?q=tag%3Acustomer%3A42"):
         text = root.get(f"{BASE}{page}").text
         assert f'href="{BASE}jobs/dead/?tag=customer%3A42"' in text, page
     assert "jobs-tags" not in root.get(f"{BASE}job/default/d4/").text

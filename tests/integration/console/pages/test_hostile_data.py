@@ -113,16 +113,6 @@ def test_a_record_that_cannot_be_read_shows_its_bytes_and_can_be_deleted(
     assert console_store.get("default", "broken") is None
 
 
-def test_sensitive_arguments_are_masked_everywhere(console_store: Store, filler: Filler, root: Client) -> None:
-    call = [[7], {"card_number": "4111111111111111"}]
-    id = filler.make(State.DEAD, name="shop.charge_card", call=call)
-    for page in ("jobs/dead/", f"job/default/{id}/", f"job/default/{id}/edit/", "jobs/dead/?q=shop"):
-        text = root.get(BASE + page).text
-        assert "4111" not in text, page
-        assert "••••" in text, page
-    assert "No jobs match" in root.get(f"{BASE}jobs/dead/?q=41111").text
-
-
 @pytest.mark.parametrize(
     "address",
     [
@@ -143,23 +133,25 @@ def test_what_does_not_exist_is_not_found(address: str, console_store: Store, ro
     assert MARKUP not in response.text
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "999999999999999999999", "x", "1e9", "٣", "", "1.5"])
-def test_page_numbers_nobody_wrote_give_a_page(number: str, console_store: Store, root: Client) -> None:
-    fill_typical(console_store)
-    for page in (
-        f"jobs/dead/?p={number}",
-        f"jobs/dead/?q=a&after={number}",
-        f"queues/?p={number}",
-        f"history/?p={number}",
-    ):
-        assert root.get(BASE + page).status_code == 200, page
+def test_page_numbers_nobody_wrote_give_a_page(console_store: Store, filler: Filler, root: Client) -> None:
+    filler.make(State.DEAD)
+    for number in ("0", "-1", "999999999999999999999", "x", "1e9", "٣", "", "1.5"):
+        for page in (
+            f"jobs/dead/?p={number}",
+            f"jobs/dead/?q=a&after={number}",
+            f"queues/?p={number}",
+            f"history/?p={number}",
+        ):
+            assert root.get(BASE + page).status_code == 200, page
 
 
-def test_zero_bytes_and_endless_filters_find_nothing_and_break_nothing(console_store: Store, root: Client) -> None:
-    fill_typical(console_store)
-    for value in ("%00", "x" * 5_000, "%F0%9F%92%A9", "' OR 1=1 --", "*", "["):
+def test_zero_bytes_and_endless_filters_find_nothing_and_break_nothing(filler: Filler, root: Client) -> None:
+    filler.make(State.DEAD)
+    for value in ("%00", "x" * 2_000, "%F0%9F%92%A9", "' OR 1=1 --", "*", "["):
         assert root.get(f"{BASE}jobs/dead/?q={value}&name={value}&error={value}").status_code == 200
         assert root.get(f"{BASE}search/?q={value}").status_code == 200
+    for page in ("jobs/dead", "search"):  # cut short, it would choose other jobs
+        assert root.get(f"{BASE}{page}/?q={'x' * 5_000}").status_code == 400, page
 
 
 @pytest.mark.parametrize(

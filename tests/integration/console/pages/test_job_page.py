@@ -11,7 +11,7 @@ from django.test import Client
 from django_jobs import job
 from django_jobs.core import registry
 from django_jobs.core.values import State
-from django_jobs.enqueue.decorator import JobFunction
+from django_jobs.enqueueing.decorator import JobFunction
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler

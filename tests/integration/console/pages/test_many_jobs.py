@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from django.test import Client
 from redis.client import Monitor
 
 from bench.monitor import Sent, sent_here
+from django_jobs import browse
 from django_jobs.core.values import Job, NewJob, Options, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
@@ -19,12 +23,21 @@ from tests.support.console_data import Filler, shop_jobs, worker_info
 
 pytestmark = [pytest.mark.django_db, pytest.mark.redis]
 
+QUEUES = [f"tenant-{n}" for n in range(6)]
+#: Jobs of each queue.  Of fewer than the first, groups are read and not counted.
+FEW, MANY = 200, 17_000
+#: What scripts and pages call to read; the rest of a page is none of these, and is counted as one.
+READS = re.compile(rb"(?i)h(get|mget|getall|keys|vals|len|exists|scan)|z.*range.*|z.*count|zm?score|zcard|[sz]scan|"
+                   rb"smembers|m?get|exists|lrange|llen|keys|scan")  # fmt: skip
+ARGUMENT = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 EACH = 10_000
 MOST = 30
 #: Reads whose cost grows with the number of jobs; scripts and the small hashes are not among them.
 WALKS = {"KEYS", "SCAN", "ZSCAN", "SMEMBERS", "HGETALL", "HKEYS", "HVALS", "LRANGE", "SORT", "ZRANGEBYSCORE"}
 SMALL = (
     "queues",
+    "acknowledged",
+    "document:releases",
     "paused",
     "totals",
     "minutes",
@@ -150,3 +163,67 @@ def seen_by(monitor: Monitor) -> list[str]:
             text = seen["command"]
             received.append(text if text.upper().startswith("ECHO") else text.partition(" ")[0].upper())
     return received
+
+
+def fill_queues(store: Store, number: int) -> None:
+    """So many dead jobs in each queue: one is filled by the store's methods, the others are copies of its keys."""
+    first, *others = QUEUES
+    now, made = store.now(), 0
+    while made < number:
+        some = range(made, min(made + 250, number))
+        jobs = [Job(f"d{i:05}", first, "shop.send_receipt", b"[[7],{}]", now, Options(tags="vip")) for i in some]
+        store.enqueue(first, [NewJob(job.id, encode(job), job.controls) for job in jobs])
+        store.kill(first, [job.id for job in jobs], "the bank is down")
+        made += len(jobs)
+    client = store.transport.client
+    for key, name in store.keys.of(first).items():
+        if dump := client.dump(name):
+            for queue in others:
+                client.restore(store.keys.of(queue)[key], 0, dump)
+    client.sadd(store.keys.fleet("queues"), *others)
+
+
+def work(store: Store, call: Callable[[], Any]) -> int:
+    """How much the server does for this: the commands of clients and scripts, and the elements that they read."""
+    client = store.transport.client
+    with client.monitor() as monitor:
+        call()
+        client.echo("the end")
+        lines = []
+        while b"the end" not in (line := monitor.connection.read_response(disable_decoding=True)):
+            lines.append(line)
+    commands = [[unescaped(each) for each in ARGUMENT.findall(line.partition(b"]")[2])] for line in lines]
+    assert len(commands) > 3
+    return sum(1 + (size_of(client.execute_command(*each)) if READS.fullmatch(each[0]) else 0) for each in commands)
+
+
+def unescaped(text: bytes) -> bytes:
+    return text.decode("unicode_escape").encode("latin-1")
+
+
+def size_of(reply: Any) -> int:
+    return sum(map(size_of, reply)) if isinstance(reply, list | tuple) else len(reply) if hasattr(reply, "keys") else 1
+
+
+def test_the_work_of_a_page_does_not_grow_with_the_rows(make_redis_store: Callable[..., Store], root: Client) -> None:
+    key = browse.error_key("killed: the bank is down")
+    pages = [
+        "",
+        "jobs/dead/",
+        "jobs/dead/?queue=tenant-1",
+        "jobs/dead/?name=shop.send_receipt",
+        f"jobs/dead/?error={key}",
+    ]
+    pages += ["jobs/dead/?group=1", "jobs/dead/?group=tag", "jobs/dead/?tag=vip", "jobs/dead/?order=asc"]
+    pages += ["jobs/dead/?from=2020-01-01", "jobs/dead/?q=name:shop.send_receipt", "jobs/dead/?q=id:d00100"]
+    pages += ["types/shop.send_receipt/", "errors/", "job/tenant-1/d00100/"]
+    found: dict[int, list[int]] = {}
+    with shop_jobs():
+        for number in (FEW, MANY):
+            use_store(store := make_redis_store(dead=10**7))
+            store.transport.client.flushall()
+            fill_queues(store, number)
+            addresses = [BASE + page for page in [*pages, f"jobs/dead/?queue=tenant-1&p={number // 50}"]]
+            assert {root.get(each).status_code for each in addresses} == {200}
+            found[number] = [work(store, partial(root.get, each)) for each in addresses]
+    assert found[MANY] == found[FEW]

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client, override_settings
+from django.views.debug import ExceptionReporter
 
 from django_jobs import archive, job
+from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import MAX_ERROR_BYTES
 from django_jobs.core.values import State
@@ -30,6 +32,21 @@ from tests.support.console_data import Filler
 CARD = "4111111111111111"
 SPACED = "4111 1111 1111 1111"
 SETTINGS = {"STORE": "memory", "ARCHIVE": {"DAYS": 1}}
+
+
+def test_the_password_of_the_store_is_not_in_djangos_error_mails_and_pages() -> None:
+    secret = "redis://jobs:sesame@localhost:6379/0"
+    with override_settings(DJANGO_JOBS={"STORE": secret, "TEST_STORE": f"rediss{secret[5:]}"}):
+        assert get_settings().store == secret
+        reporter = ExceptionReporter(None, ValueError, ValueError("x"), None)
+        for shown in (reporter.get_traceback_text(), reporter.get_traceback_html()):
+            assert "DJANGO_JOBS" in shown
+            assert "sesame" not in shown
+
+
+def test_a_page_of_the_console_is_in_no_frame_whatever_the_middleware(admin_client: Client, settings: Any) -> None:
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "XFrameOptions" not in name]
+    assert admin_client.get(BASE)["X-Frame-Options"] == "DENY"
 
 
 class Declined(Exception):

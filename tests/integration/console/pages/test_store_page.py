@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.test import Client, override_settings
+from django.test import Client
 
-from django_jobs.alarms import server as server_module
 from django_jobs.exceptions import StoreUnavailable
+from django_jobs.operations.diagnosis import facts as server_module
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
@@ -132,14 +132,6 @@ def test_who_may_see_jobs_may_see_it(console_store: Store, person: Callable[...,
     assert person("view_jobs").get(PAGE).status_code == 200
     assert person("retry_jobs").get(PAGE).status_code == 403
     assert person("manage_workers").post(PAGE).status_code in (403, 405)
-
-
-@override_settings(LANGUAGE_CODE="de")
-def test_it_is_translated(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console_store, "describe", lambda: ILL)
-    text = unescape(root.get(PAGE).text)
-    assert "Verwenden Sie Redis 6.2 oder neuer" in text
-    assert "Belegter Speicher" in text
 
 
 def test_the_alarms_about_it_lead_to_it(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import StringIO
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +14,13 @@ from django.test import Client, override_settings
 
 from django_jobs import __version__, browse
 from django_jobs.browse.reasons import SENTENCES, Reason
+from django_jobs.conf import QueueSettings
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Attempt, Controls, Done, Lane, NewJob, State
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.status import WorkerStatus
 from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
@@ -58,8 +61,15 @@ class Scene:
 
 
 @pytest.fixture
-def scene(console_store: Store, clock: Clock) -> Scene:
-    return Scene(console_store, clock, Filler(console_store))
+def scene(console_store: Store, clock: Clock) -> Iterator[Scene]:
+    """The type of its jobs has a limit of one."""
+    known = registry.find("shop.send_receipt")
+    registry.unregister("shop.send_receipt")
+    registry.register(JobDefinition(lambda order: None, name="shop.send_receipt", max_concurrency=1))
+    yield Scene(console_store, clock, Filler(console_store))
+    registry.unregister("shop.send_receipt")
+    if known is not None:
+        registry.register(known)
 
 
 def scheduled(scene: Scene) -> dict[str, Any]:
@@ -102,6 +112,14 @@ def type_paused_and_met(scene: Scene) -> dict[str, Any]:
     assert scene.claim() == []
     assert scene.store.get("default", "it").state is State.BLOCKED  # type: ignore[union-attr]
     return said
+
+
+def killed_not_ended(scene: Scene) -> dict[str, Any]:
+    scene.worker()
+    scene.job()
+    assert scene.claim(worker="web-1:1/1")
+    assert scene.store.kill("default", ["it"], "hangs") == ["it"]
+    return {"says": ["web-1:1/1"]}
 
 
 def stop_not_ended(scene: Scene) -> dict[str, Any]:
@@ -303,7 +321,8 @@ CASES: dict[str, tuple[str, Callable[[Scene], dict[str, Any]]]] = {
     make.__name__.rstrip("_"): (cause or make.__name__.rstrip("_"), make)
     for make, cause in (
         (scheduled, ""), (retry, ""), (queue_paused, ""), (all_paused, ""), (type_paused, ""),
-        (type_paused_and_met, "type_paused"), (stop_not_ended, ""), (limit, ""), (limit_and_met, "limit"),
+        (type_paused_and_met, "type_paused"), (killed_not_ended, ""), (stop_not_ended, ""),
+        (limit, ""), (limit_and_met, "limit"),
         (limit_turn, ""), (no_workers, ""), (no_worker_takes_queue, ""), (workers_quiet, ""),
         (queue_left_out, ""), (unknown_name, ""),
         (unknown_format, ""), (queue_limit, ""), (higher_queue, ""), (suspect, ""), (higher_priority, ""),
@@ -423,6 +442,6 @@ def test_a_parent_publishes_which_queues_it_has_left_out() -> None:
             """Asks nobody."""
 
     children: Any = Children()
-    config: Any = SimpleNamespace(queue_names=["a", "b", "c"], processes=1, threads=1)
+    config = WorkerConfig(queues=tuple(map(QueueSettings, "abc")))
     described = WorkerStatus(config, "w", children).describe()
     assert (described["closed"], described["closed_queues"], described["version"]) == (2, ["a", "b"], __version__)

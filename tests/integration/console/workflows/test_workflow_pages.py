@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.test import override_settings
 
 from django_jobs import Batch, Workflow, browse, group
 from django_jobs.models.audit import AuditEntry
@@ -183,14 +182,6 @@ def test_hostile_names(store, root):
         page = root.get(f"{BASE}workflows/{path}").text
         assert "<script>alert" not in page
         assert "<img src=x" not in page
-
-
-@override_settings(LANGUAGE_CODE="de")
-def test_german(store, root):
-    id = flows.order(store, dead="packed")
-    page = root.get(f"{BASE}workflows/{id}/", headers={"Accept-Language": "de"}).text
-    assert "Gescheiterte Schritte wiederholen" in page
-    assert "Angehalten" in page
 
 
 def test_the_pages_of_10_000_steps_stay_small(store, root):

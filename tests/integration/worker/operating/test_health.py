@@ -18,9 +18,9 @@ from uuid import uuid4
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_jobs.browse.worker_health import problems_of
 from django_jobs.core.queue_stats import Pause, QueueStats
 from django_jobs.core.values import WorkerInfo
+from django_jobs.operations.diagnosis import problems_of
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import State
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.stores import use_store
 from tests.integration.worker.test_worker_ends import started, starts
 from tests.integration.workers import WorkerSite, site
 from tests.support.processes import is_alive
@@ -25,6 +27,25 @@ def test_its_process_is_ended(site: WorkerSite, options: dict[str, int]) -> None
     wait_until(lambda: not is_alive(first.pid), "its process has ended", seconds=TOLD)
     info = site.info(id)
     assert (info.state, info.crashes, info.attempts[-1].outcome) == (State.DEAD, 0, "killed")
+    assert len(starts(site, id)) == 1
+
+
+def test_a_job_may_be_cancelled_with_its_attempt(site: WorkerSite) -> None:
+    site.pool()
+    id = site.put("deaf")
+    first = started(site, id)
+    handle: JobHandle[None] = JobHandle(id, "deaf", "default")
+    use_store(site.store)
+    try:
+        assert not handle.cancel()
+        assert handle.cancel(terminate=True)
+        assert handle.refresh().state == State.CANCELLED
+    finally:
+        use_store(None)
+
+    wait_until(lambda: not is_alive(first.pid), "its process has ended", seconds=TOLD)
+    info = site.info(id)
+    assert (info.state, info.crashes, info.attempts[-1].outcome) == (State.CANCELLED, 0, "killed")
     assert len(starts(site, id)) == 1
 
 

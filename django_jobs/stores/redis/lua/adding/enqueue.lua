@@ -7,26 +7,13 @@
 --       and is replaced by that time), digest ("" = none).  If the enqueue time in a record is 0, it is set to now.
 --
 -- Returns one word per job, as values.Added.
---! use clock answers record count edited locker remembered
+--! answers lines
+--! use record count edited locker remembered log
 --! keys fired
 local max_length = tonumber(ARGV[4])
 local kept = tonumber(ARGV[5])
 local STRIDE, FIRST = 7, 6
 local total = (#ARGV - FIRST + 1) / STRIDE
-
--- The answer is kept as one letter per job, because the jobs themselves may have run and left the history.
-local LETTER = {added = 'a', exists = 'e', duplicate = 'd', replaced = 'r', full = 'f', fired = 'x'}
-local before = answered()
-if before then
-    local word, words = {}, {}
-    for name, letter in pairs(LETTER) do
-        word[letter] = name
-    end
-    for letter in string.gmatch(before, '.') do
-        words[#words + 1] = word[letter]
-    end
-    return words
-end
 
 local function time_of(text)
     return string.sub(text, 1, 1) == '+' and now + tonumber(string.sub(text, 2)) or tonumber(text)
@@ -43,8 +30,12 @@ local function with_time(record, old, new)
     return head and head .. new .. rest or record
 end
 
--- Same id, same bytes: this call was repeated.  Same id, other bytes: the id exists.
-local function seen(stored, record, expires)
+-- Same id, same bytes: this call was repeated.  Same id, other bytes: the id exists.  An id that is remembered may come
+-- from another process, which was not told; only while the first request is in doubt, this may be its answer.
+local function seen(stored, record, expires, digest_of_call)
+    if digest_of_call ~= '' and not in_doubt then
+        return 'exists'
+    end
     stored = expires == '' and stored or with_expiry(stored, '0')
     return (stored == record or with_time(stored, '%d+', '0') == record) and 'added' or 'exists'
 end
@@ -59,7 +50,7 @@ end
 
 local by_name = {}
 local function counted(record)
-    local name = name_of(record)
+    local name = type_of(record)
     by_name[name] = (by_name[name] or 0) + 1
 end
 
@@ -97,24 +88,26 @@ end
 local fits = all_fit()
 
 local replaced = false
--- Another job has the unique key.  Returns the answer.
-local function conflict(holder, record, run_at, policy)
+-- Another job has the unique key.  Returns the answer, which `noted` remembers before anything changes.
+local function conflict(holder, record, run_at, policy, noted)
     if policy ~= 'replace' and policy ~= 'debounce' then
-        return 'duplicate'
+        return noted('duplicate')
     end
     local old = redis.call('HGET', jobs, holder)
     local state = old and waiting_state(holder)
     if not state then
-        return 'duplicate'
+        return noted('duplicate')
     end
     local moves = policy == 'debounce' and run_at > now
     local changed = with_arguments(old, record, moves)
     replaced = true
+    noted('replaced')
     redis.call('HSET', jobs, holder, changed)
     limit_follows(holder, state, controls_of(old), controls_of(changed))
     if moves then
         leave_waiting(holder)
         redis.call('ZADD', scheduled, run_at, holder)
+        note_expiry(holder, controls_of(changed))
         wake_up(wake)
         wake_up(wake_alone)
     end
@@ -124,14 +117,15 @@ end
 local function add(id, record, run_at, policy, schedule_run, expires, digest_of_call)
     local stored = redis.call('HGET', jobs, id)
     if stored then
-        return seen(stored, record, expires)
+        return seen(stored, record, expires, digest_of_call)
     end
     record = with_time(record, '0', string.format('%.0f', now))
     if expires ~= '' then
         record = with_expiry(record, string.format('%.0f', math.max(run_at, now) + expires))
     end
-    if is_remembered(id, kept) then
-        return 'exists'
+    local entry = is_remembered(id, kept)
+    if entry then
+        return answer_to(entry)
     end
     local schedule_at, schedule = schedule_run_of(schedule_run)
     if has_run(schedule_at, schedule) then
@@ -141,7 +135,12 @@ local function add(id, record, run_at, policy, schedule_run, expires, digest_of_
     local digest = digest_of(controls)
     local holder = digest and locker(digest)
     if holder then
-        return conflict(holder, record, run_at, policy)
+        return conflict(holder, record, run_at, policy, function(answer)
+            if digest_of_call ~= '' then
+                remember(id, digest_of_call .. ':=' .. answer)
+            end
+            return answer
+        end)
     end
     if run_at <= now and not fits then
         return 'full'
@@ -157,6 +156,7 @@ local function add(id, record, run_at, policy, schedule_run, expires, digest_of_
         remember(id, digest_of_call)
     end
     redis.call('HSET', jobs, id, record) -- first write, or after one of the same kind: refused when Redis is full
+    note_expiry(id, controls)
     if digest then
         lock(id, controls)
     end
@@ -190,11 +190,4 @@ end
 if added > 0 then
     count_minute('enqueued', added)
 end
-if added > 0 or replaced or in_doubt then
-    local letters = {}
-    for i, name in ipairs(result) do
-        letters[i] = LETTER[name]
-    end
-    answer(table.concat(letters))
-end
-return result
+return reply(result, added > 0 or replaced)

@@ -1,22 +1,26 @@
 -- void: jobs that are not there can never be enqueued under these ids from now on
 --
--- ARGV  1 clock   2 ids are remembered for (ms)   then the ids
+-- Arguments: kept (ids are remembered for, ms), then the ids.
 -- Returns those that are not in the store, each with the state in which it ended ("" = it was never there).
---! use clock remembered
+--! answers again
+--! args kept:int
+--! use remembered
 --! keys jobs
-local kept, out = tonumber(ARGV[2]), {}
-for i = 3, #ARGV do
+local out = {}
+for i = FIRST, #ARGV do
     local id = ARGV[i]
     if redis.call('HEXISTS', jobs, id) == 0 then
-        local state = ''
-        if is_remembered(id, kept) then
-            state = string.match(redis.call('HGET', remembered, id) or '', ':(%a+)$') or ''
+        local entry = is_remembered(id, kept) or ''
+        local state = string.match(entry, ':(%a+)$') or ''
+        if string.find(entry, ':>', 1, true) then -- it is in another queue; remember that as long as somebody asks
+            redis.call('ZADD', remembered_at, string.format('%.0f', now + 720 * 3600000), id) -- as leave_for does
+        else
+            if state == '' and not string.find(entry, ':=', 1, true) then
+                refuse(id, 'void', kept)
+            end
+            out[#out + 1] = id
+            out[#out + 1] = state
         end
-        if state == '' then
-            remember(id, 'void')
-        end
-        out[#out + 1] = id
-        out[#out + 1] = state
     end
 end
-return out
+return reply_again(out, #out > 0)

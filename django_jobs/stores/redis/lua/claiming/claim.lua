@@ -2,42 +2,57 @@
 --
 -- Long because it is one transition: everything that a job may meet on its way to a worker.
 --
+-- The short form claims jobs of lane "shared" without controls that matter at the start, while nothing is paused, blocked
+-- or due.
+--
 -- ARGV  1 clock   2 channel   3 number
 --       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects; at-most-once jobs and jobs that
 --         crashed come from there one by one
 --       8 most running in the queue (0 = any)   9 "each": every job gets its own holder "worker:id"
---       10 most jobs in the outbox, or ""
+--       10 most jobs in the backlog, or ""
 --       11 only jobs that had arrived by this number of the queue, or ""
 --       12 digest of the names that this worker knows, "" = jobs of any name   13 number of crashes at which a job is dead
 --       14 a name a line: only jobs of these names, "" = any   15 rank in the lane from which they are looked for
 --       16 id of the request, "" = none: the same request again gets the jobs of the first that are still held
+--       17 limits of the job types that this worker knows, for lib/limits.lua
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, ms since when it could run (0 = see the record), …}, ids, records,
 --          tries (empty if no job of the queue has any), result of others_wait, ms when they were claimed,
 --          result of since_of (or empty), rank to continue at or -1}
---! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes wait_to_begin
---! use chosen recent one_by_one as_table
---! keys claims leases jobs tries
+--! answers own
+--! use record ready next_due holdings meet since bytes as_table
+--! only full
+--! use count due blocked unique pauses finish log arrived unknown claimed chosen recent one_by_one limits
+--! end
+--! keys claims leases jobs tries expiries paused blocked unknown
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', tonumber(ARGV[10])
 local up_to, knows = tonumber(ARGV[11]), ARGV[12]
 local rank, request = ARGV[14] ~= '' and tonumber(ARGV[15]) or -1, ARGV[16]
+local limits = ARGV[17]
 local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'
 local lowest = lane == 'clear' and '0' or '-inf' -- suspects have scores below zero
+--! only full
 if lane == 'shared' or each then
     separate = nil
 end
+--! end
 
 local function tries_of(ids, size)
     return size > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
 end
 
-local closed, closed_types, opens, opened = pauses()
+local closed, closed_types, opens, opened = false, nil, -1, 0
+--! only full
+closed, closed_types, opens, opened = pauses()
+--! end
 local function jobs_left()
+    --! only full
     if up_to then
         return count_arrived(place, up_to, lowest)
     end
+    --! end
     return lane == 'clear' and redis.call('ZCOUNT', place, lowest, '+inf') or redis.call('ZCARD', place)
 end
 
@@ -53,6 +68,7 @@ local function next_look()
     return opens >= 0 and (due < 0 or opens < due) and opens or due
 end
 
+--! only full
 do
     -- This call was made before: return the jobs of the first answer, as far as they are still held.
     local function again(text)
@@ -76,65 +92,89 @@ do
 end
 
 if closed then
-    answer_in_doubt('')
+    reply('')
     return {now, 0, opens, 0, {}, {}, {}, {}, 0, 0, {}, -1}
 end
+--! end
+--[[ only short
+if answered() then
+    return 'unusual'
+end
+if redis.call('EXISTS', paused, blocked, unknown, scheduled, retry, tries, since) == 0 then
+    heads[scheduled], heads[retry], met[tries] = {}, {}, 0
+elseif redis.call('EXISTS', paused, blocked, unknown) > 0 or next_due() == 0 then
+    return 'unusual'
+end
+--]]
 -- An error does not undo earlier writes.  Therefore a needed key of another type must be detected before a job is
 -- taken out: these two keys by the next two lines, keys that only some jobs need by look_ahead.
 redis.call('ZREM', leases, '') -- first write: needs no memory
 local running = redis.call('HLEN', claims)
+--! only full
 promote_due(100)
 admit_resumed(closed_types, 200)
+--! end
 local room = math.huge -- free places in the whole queue
+--! only full
 if max_running > 0 then
-    room = max_running - running
+    room = max_running - running - still_ending()
     limit = math.min(limit, room)
 end
+--! end
 local others, hides, admitted = false, false, 0 -- about jobs whose names not every worker knows
+--! only full
 if knows ~= '' and redis.call('EXISTS', blocked, unknown) > 0 then
     hides = redis.call('HLEN', unknown) > 0
     others, admitted = admit_known(knows, kind, math.min(limit, 200))
 end
+--! end
 
-local expired_jobs = {}
+local too_late, expired_jobs = {}, {}
 local ids, records, held = {}, {}, {}
 local counted, given = {}, {} -- limit key → slots taken before this call; slots given in this call
+local heads, turns = {}, {} -- limit key → score of the first job that is blocked; jobs let in that go before the batch
+local raised = {} -- limit key → its limit, if that is higher than when one of the jobs was enqueued
 local new_slots = {}
 local crowd = 0 -- upper bound for the slots taken under any one limit key if the batch in hand runs
 local digests, starters = {}, {} -- the locks that end when their job starts
+local in_time = {} -- jobs that start before their time is over
 
+--! only full
 local function running_under(key)
     counted[key] = counted[key] or slots_taken(key)
-    return counted[key] + (given[key] or 0)
+    return counted[key] + (given[key] or 0) + (turns[key] or 0)
 end
 
 -- A limit that could not be reached even if all jobs counted under one key needs no counting.
 local function has_room(key, most)
-    return most >= crowd or most <= 0 or running_under(key) < most
+    return most <= 0 or (most >= crowd and not turns[key]) or running_under(key) < most
+end
+
+-- Let in jobs that are blocked, as many as have room and `bound` allows (see fill).  Returns how many.
+local function fill_up(key, most, bound)
+    return fill(key, most > 0 and most - running_under(key) or 200, bound)
 end
 
 -- This job will not run now: the next job that waits for the same limit may run instead.
-local function let_next(controls)
+local function let_next(record, controls)
     local key = limit_key(controls)
-    if key and running_under(key) < (tonumber(controls.limit) or 0) then
+    if key and has_room(key, most_of(limits, record, controls)) then
         admit(key, 1)
     end
 end
 
--- It is too late to start the job.  A job that has begun before never expires.
-local function is_too_late(id, controls)
-    local expires_at = controls and tonumber(controls.expires_at)
-    return expires_at and expires_at <= now and not has_begun(redis.call('HGET', tries, id))
-end
-
 -- May the job run now?  If it may, it takes its slot, and its lock is freed if the lock ends at the start.
-local function starts(id, controls)
+local function starts(id, record, controls, score)
     if is_too_late(id, controls) then
         return false
     end
     local key = controls.limit_key
     if key then
-        if not has_room(key, tonumber(controls.limit) or 0) then
+        local most = most_of(limits, record, controls)
+        if heads[key] and score and heads[key] < score then -- its limit was raised: those that were blocked go first
+            heads[key], turns[key] = false, fill_up(key, most, 500)
+        end
+        if not has_room(key, most) then
             return false
         end
         given[key] = (given[key] or 0) + 1
@@ -145,7 +185,17 @@ local function starts(id, controls)
         digests[#digests + 1] = controls.unique
         starters[#starters + 1] = id
     end
+    if controls.expires_at then
+        in_time[#in_time + 1] = id
+    end
     return true
+end
+
+-- The name under which the job's type is paused, nil if it is not.  A pause has the identity of the type; those of an older
+-- version have the name in the record.
+local function paused_as(record)
+    local kind, name = type_of(record), name_of(record)
+    return closed_types[kind] and kind or closed_types[name] and name or nil
 end
 
 -- The job does not run now: it is too late, of a paused type, unknown to this worker, or over its limit.
@@ -156,23 +206,23 @@ local function put_away(id, record, score)
         drop_since(id)
     end
     if is_too_late(id, controls) then
-        finish('expired', id, record, controls, archiving)
-        count('expired', 1)
+        too_late[#too_late + 1] = {id = id, record = record, controls = controls}
         expired_jobs[#expired_jobs + 1] = id
         expired_jobs[#expired_jobs + 1] = record
         expired_jobs[#expired_jobs + 1] = string.format('%.0f', math.max(began, opened))
-        let_next(controls)
+        let_next(record, controls)
         return
     end
     local letter = lane == 'shared' and 's' or score < 0 and 'x' or 'a'
     score = letter == 'x' and score + SUSPECT or score
-    if closed_types and closed_types[name_of(record)] then
-        block(pause_key(name_of(record)), id, score, letter)
-        let_next(controls)
+    local closed_as = closed_types and paused_as(record)
+    if closed_as then
+        block(pause_key(closed_as), id, score, letter)
+        let_next(record, controls)
     elseif hides and is_unknown(knows, name_of(record)) then
         others = true
         park(id, name_of(record), score, letter)
-        let_next(controls)
+        let_next(record, controls)
     else
         block(limit_key(controls), id, score, letter)
     end
@@ -184,28 +234,38 @@ local function meet_places()
         meet('ZCARD', key)
     end
     meet('HLEN', waits)
+    meet('HLEN', stops)
     if archiving then
         meet('LLEN', archive)
         meet('HLEN', results)
         meet('HLEN', attempts)
     end
 end
+--! end
 
 -- Checks the types of the keys that these jobs will need.  Returns the controls of each job that matter at the start
 -- (false if none do), and the jobs' scores, but only if one may have to be put away with its score: converting numbers
 -- to text is expensive.
 local function look_ahead(batch, found)
-    if not met[tries] and redis.call('EXISTS', tries, since) == 0 then -- one command if no job has either
-        met[tries] = 0
-    else
-        meet('HLEN', tries)
-        anything_noted = true
+    if not met[tries] then
+        if redis.call('EXISTS', tries, since) == 0 then -- one command if no job has either
+            met[tries] = 0
+        else
+            meet('HLEN', tries)
+            anything_noted = true
+        end
     end
     local seen, wanted, away = {}, {}, closed_types ~= nil
-    crowd = math.huge
+    crowd, heads, turns = math.huge, {}, {}
     for i = 1, #batch do
         local controls = found[i] and controls_at_start(found[i])
         seen[i] = controls or false
+        --[[ only short
+        if controls then
+            broken = 'unusual'
+        end
+        --]]
+        --! only full
         away = away or (hides and found[i] and is_unknown(knows, name_of(found[i])))
         if controls ~= false then
             meet('HLEN', unique)
@@ -215,21 +275,34 @@ local function look_ahead(batch, found)
             away = away or (expires_at and expires_at <= now)
             if key then
                 meet('ZCARD', slots)
+                meet('ZCARD', blocked)
                 if broken then
                     return seen, {}
                 end
                 crowd = met[slots] + #new_slots / 2 + #batch
-                local most = tonumber(controls.limit) or 0
+                local most = most_of(limits, found[i], controls)
                 if most > 0 and most < crowd then
                     wanted[key] = (wanted[key] or running_under(key)) + 1
                     away = away or wanted[key] > most
                 end
+                if met[blocked] > 0 and has_room(key, most) then
+                    if most <= 0 or most > (tonumber(controls.limit) or 0) then
+                        raised[key] = most
+                    end
+                    if heads[key] == nil then
+                        heads[key] = first_blocked(key) or false
+                    end
+                    away = away or heads[key]
+                end
             end
         end
+        --! end
     end
+    --! only full
     if away then
         meet_places()
     end
+    --! end
     return seen, away and not broken and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
 
@@ -237,22 +310,28 @@ do
     local PASS_OVER = 500 -- jobs that may not run and are put away in one call: takes a few ms; the next call continues
     local looked_at, bytes = 0, 0
     while looked_at - #ids < PASS_OVER and bytes < MOST_BYTES do
-        local want = math.min(limit - #ids, separate and separate.at_once or limit)
+        local want, ends_here, batch, found = limit - #ids, false, nil, nil
+        --! only full
+        want = math.min(want, separate and separate.at_once or limit)
+        --! end
         if want <= 0 then
             break
         end
-        local batch
+        --! only full
         if ARGV[14] ~= '' then
             batch, rank = chosen_from(place, ARGV[14], want, rank)
-        else
-            batch = up_to and first_arrived(place, up_to, want, lowest) or first_of(want)
+        elseif up_to then
+            batch = first_arrived(place, up_to, want, lowest)
         end
+        --! end
+        batch = batch or first_of(want)
         if #batch == 0 then
             break
         end
-        local found
         found, bytes = read_records(batch, bytes)
-        local ends_here = separate and separate.cut(batch, found, #ids)
+        --! only full
+        ends_here = separate and separate.cut(batch, found, #ids)
+        --! end
         if #batch == 0 then
             break
         end
@@ -273,9 +352,11 @@ do
         for i = 1, #batch do
             local id, record, controls = batch[i], found[i], seen[i]
             if not record then -- a dangling reference
-            elseif (closed_types and closed_types[name_of(record)]) or (hides and is_unknown(knows, name_of(record)))
-                or (controls and not starts(id, controls)) then
+            --! only full
+            elseif (closed_types and paused_as(record)) or (hides and is_unknown(knows, name_of(record)))
+                or (controls and not starts(id, record, controls, tonumber(scores[i]))) then
                 put_away(id, record, tonumber(scores[i]))
+            --! end
             else
                 n = n + 1
                 ids[n], records[n] = id, record
@@ -287,8 +368,17 @@ do
     end
 end
 
+--! only full
+if #too_late > 0 then end_all('expired', too_late, archiving) end
+for key, most in pairs(raised) do -- each end lets in one job: this fills what the higher limit has added
+    if given[key] then
+        fill_up(key, most, 1000) -- also if those above are claimed: the next claim meets these
+    end
+end
 if #new_slots > 0 then redis.call('ZADD', slots, unpack(new_slots)) end
 if #digests > 0 then unlock_many(digests, starters) end
+if #in_time > 0 then redis.pcall('ZREM', expiries, unpack(in_time)) end
+--! end
 local left = jobs_left()
 local token, tried, waits_began = 0, {}, {}
 if #ids > 0 then
@@ -305,7 +395,9 @@ if #ids > 0 then
         end
     end
     set_fields(claims, running, held)
+    --! only full
     if lane == 'alone' and not each then wait_to_begin(ids, tried, tonumber(ARGV[13])) end
+    --! end
     if not each then
         redis.call('ZADD', leases, now + lease, worker)
         note_holding(worker, string.format('%d', token), #ids)
@@ -317,12 +409,14 @@ if #ids > 0 or #expired_jobs > 0 then
         told[#told + 1] = '-' .. expired_jobs[i + 2] .. ':' .. expired_jobs[i]
     end
     local text = string.format('%.0f\n', token) .. table.concat(told, '\n')
-    answer(text)
+    reply(text, true)
+    --! only full
     if request ~= '' and #ids > 0 then -- one that found no jobs may go on looking under the same id
         note_recent('claim:' .. request, text)
     end
+    --! end
 else -- jobs were let in: if this call is repeated, it must not let in more
-    (admitted > 0 and answer or answer_in_doubt)('0\n')
+    reply('0\n', admitted > 0)
 end
 local look = next_look()
 -- Other workers must learn of the jobs that are left (if the queue is at its limit, the end of a running job wakes
@@ -331,11 +425,17 @@ local look = next_look()
 if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < 3000) then
     wake_up(lane == 'shared' and wake or wake_alone)
 end
+local waiting = 0
+--! only full
 if others then make_offer(kind) end -- a worker that knows them may be busy now: the token waits for it
 if opened > 0 and left == 0 and redis.call('EXISTS', queued, alone) == 0 then
     redis.call('HDEL', paused, '') -- no job is left that waited for the end of the pause
 end
+if #ids == 0 then
+    waiting = others_wait(knows, kind)
+end
+--! end
 return {
-    now, left, look, token, expired_jobs, ids, records, tried, #ids > 0 and 0 or others_wait(knows, kind),
-    #ids > 0 and now or 0, waits_began, rank,
+    now, left, look, token, expired_jobs, ids, records, tried, waiting, #ids > 0 and now or 0,
+    waits_began, rank,
 }

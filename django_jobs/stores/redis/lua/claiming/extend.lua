@@ -1,16 +1,17 @@
 -- extend: renews the leases of live workers, and returns which of their jobs were asked to stop
 --
--- ARGV  1 clock   2 lease (ms)   then the workers
+-- Arguments: lease (ms), then the workers.
 -- Returns for each worker that still had a lease, flat: worker; {id, or "id NUL token" for a killed attempt, …}; what it
 -- holds, as lines "token=number of claims"
---! use clock record endings holdings
+--! answers again
+--! args lease:int
+--! use record endings holdings
 --! keys leases stops claims
-local lease = tonumber(ARGV[2])
 redis.call('ZREM', leases, '') -- first write: needs no memory, so that heartbeats go on when Redis is full
 
 -- Renewed first: a worker whose lease had ended, and whose jobs nobody has taken, is told of killed attempts by each call.
 local renewed = {}
-for i = 3, #ARGV do
+for i = FIRST, #ARGV do
     if redis.call('ZSCORE', leases, ARGV[i]) then
         redis.call('ZADD', leases, now + lease, ARGV[i])
         renewed[#renewed + 1] = ARGV[i]
@@ -40,4 +41,4 @@ for _, worker in ipairs(renewed) do
     local text = redis.pcall('HGET', holdings, worker)
     out[#out + 1] = type(text) == 'string' and text or ''
 end
-return out
+return reply_again(out, #out > 0)

@@ -1,10 +1,11 @@
 -- holdings: the claims of one holder; also corrects the holder's numbers in `holdings`
 --
--- ARGV  1 clock   2 holder
+-- Arguments: holder.
 -- Returns id, claim, record, tries and the result of since_of for each claim, flat.
---! use clock since
+--! answers again
+--! args holder
+--! use since
 --! keys claims jobs tries holdings leases
-local holder = ARGV[2]
 local out, counted, lines = {}, {}, {'\n'}
 local all = redis.call('HGETALL', claims)
 for i = 1, #all, 2 do
@@ -28,4 +29,4 @@ if #lines > 1 then
 else
     redis.pcall('HDEL', holdings, holder)
 end
-return out
+return reply_again(out)

@@ -1,9 +1,12 @@
 -- promote: scheduled and retry → queued, for jobs that are due
 --
--- ARGV  1 clock   2 limit
+-- Arguments: limit.
 -- Returns how many moved.
---! use clock due pauses
+--! answers again
+--! args limit:int
+--! use due pauses
 redis.call('ZREM', retry, '') -- first write: needs no memory
 local _, closed_types = pauses()
-admit_resumed(closed_types, tonumber(ARGV[2]))
-return promote_due(tonumber(ARGV[2]))
+admit_resumed(closed_types, limit)
+local moved = promote_due(limit)
+return reply_again(moved, moved > 0)

@@ -1,12 +1,13 @@
 -- transfer: gives the claim to another holder, with its own lease
 --
--- ARGV  1 clock   2 id   3 token   4 new holder   5 lease (ms)
+-- Arguments: id, token, holder (the new one), lease (ms).
 -- Returns 1, or 0 if the claim is stale.
---! use clock claim_end
-local id, token, holder, lease = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+--! answers number
+--! args id token holder lease:int
+--! use claim_end
 local claim = owns(id, token)
 if not claim then
-    return 0
+    return reply(0)
 end
 local asked = string.match(redis.call('HGET', stops, id) or '', '^%d+:')
 local number, claimed, old = string.match(claim, '^([^:]*):([^:]*):(.*)$')
@@ -20,4 +21,4 @@ redis.call('ZADD', leases, now + lease, holder)
 if asked then -- the new holder is told to stop the job
     redis.call('HSET', stops, id, asked .. holder)
 end
-return 1
+return reply(1, true)

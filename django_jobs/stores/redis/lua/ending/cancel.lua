@@ -1,16 +1,13 @@
 -- cancel: waiting → cancelled; a running job is asked to stop
 --
--- ARGV  1 clock   2 channel   3 number   4 most jobs in the outbox, or ""   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 most jobs in the backlog, or ""   then the ids
 -- Returns id, state after the call, flat; unknown ids are left out.
---! use clock answers lines record places count finish
+--! answers lines
+--! use record places finish
 --! keys stops
-local before = answered()
-if before then
-    return lines_of(before)
-end
 redis.call('HDEL', stops, '') -- first write: needs no memory, so that jobs can be stopped when Redis is full
 local archiving = tonumber(ARGV[4])
-local out, changed = {}, false
+local out, ended, changed = {}, {}, false
 for i = 5, #ARGV do
     local id = ARGV[i]
     local state
@@ -21,8 +18,7 @@ for i = 5, #ARGV do
         state, changed = 'running', true
     elseif leave_waiting(id) then
         local record = redis.call('HGET', jobs, id)
-        finish('cancelled', id, record, controls_of(record), archiving)
-        count('cancelled', 1)
+        ended[#ended + 1] = {id = id, record = record, controls = controls_of(record)}
         state, changed = 'cancelled', true
     else
         state = ended_state(id)
@@ -32,9 +28,5 @@ for i = 5, #ARGV do
         out[#out + 1] = state
     end
 end
-if changed then
-    answer(table.concat(out, '\n'))
-else
-    answer_in_doubt(table.concat(out, '\n'))
-end
-return out
+end_all('cancelled', ended, archiving)
+return reply(out, changed)

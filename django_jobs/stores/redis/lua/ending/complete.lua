@@ -1,37 +1,42 @@
 -- complete: running → succeeded, in batches
 --
 -- ARGV  1 clock   2 channel   3 number
---       4 succeeded jobs kept   5 most jobs in the outbox, or ""   6 sum of run times   7 sum of waiting times (ms)
+--       4 succeeded jobs kept   5 most jobs in the backlog, or ""   6 sum of run times   7 sum of waiting times (ms)
 --       8 waiting and running times, for lib/times.lua
 --       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name, report ("" or a digest,
 --       only with flag "+"), and of a job of a workflow: "-" or, if a later step needs its result, "r", and the
---       workflow.  The flag means:
+--       workflow, unless the id begins with it and a dot.  The flag means:
 --         "-"  there is nothing to free except the claim
 --         "c"  two more arguments: digest of its lock or "", limit key or ""
 --         "+"  read the record
 --
 -- Returns the ids whose claim is stale; these jobs are not changed.
---! use clock answers lines claim_end count times finish trim returned
+--
+-- The short form ends jobs of flag "-" that are no steps, while nobody waits for an end and no job was asked to stop.
+--! answers lines
+--! use record holdings remembered since blocked count times trim returned
+--! only full
+--! use claim_end finish
+--! end
+--! keys jobs claims checkins stops waiters queued alone attempts tries
 local history, archiving = tonumber(ARGV[4]), tonumber(ARGV[5])
 local FIRST = 9
-
-local before = answered()
-if before then
-    return lines_of(before)
-end
 
 -- What is done for every job uses locals and counters: names of globals are looked up, and `#` searches for the end.
 local argv, sub, byte = ARGV, string.sub, string.byte
 
+local unusual = false -- only in the short form
 local known = {} -- what → its parts: a batch has few different values
 local function read(what)
     local token, flag, name, report, step = string.match(what, '^([%d:]+)\n(.)\n([^\n]*)\n?([^\n]*)\n?(.*)$')
     local parts = {
-        token = token .. ':', flag = flag, name = name, report = report, step = step ~= '' and step,
+        token = token .. ':', flag = flag, name = name, report = report, step = step ~= '' and sub(step, 2),
+        noted = byte(step) == 114, -- "r"; with the result
         size = flag == 'c' and 5 or 3, -- how many arguments such a job has
         n = 0, -- how many of them have ended
     }
     known[what] = parts
+    unusual = unusual or flag ~= '-' or step ~= ''
     return parts
 end
 
@@ -50,18 +55,21 @@ local stale, done, places, values, unread, total = {}, {}, {}, {}, {}, 0
 local with_result = false
 local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
 
+--! only full
 local steps = {} -- of each workflow: the lines of its note
-local function note_success(step, id, result)
-    local lines = steps[step]
+local function note_success(workflow, noted, id, result)
+    workflow = workflow == '' and string.match(id, '^[^.]*') or workflow
+    local lines = steps[workflow]
     if not lines then
         lines = {}
-        steps[step] = lines
+        steps[workflow] = lines
     end
-    if byte(step) == 114 then -- "r": with the result, in one line
+    if noted then -- in one line
         id = id .. '\t' .. string.gsub(string.match(result, '^[^:]*:(.*)$') or '', '\n', ' ')
     end
     lines[#lines + 1] = id
 end
+--! end
 
 local ended = {} -- claim → how many of its jobs ended
 local n = 0 -- how many are in `done`
@@ -95,17 +103,22 @@ for i = 1, given do
         else
             succeed(id, claim, argv[at + 2])
         end
+        --! only full
         if what.step then
-            note_success(what.step, id, argv[at + 2])
+            note_success(what.step, what.noted, id, argv[at + 2])
         end
+        --! end
         total = total + 1
     else
         stale[#stale + 1] = id
+        --! only full
         attempt_is_over(id, token)
+        --! end
     end
 end
 
--- Of these jobs, only the few with a result to keep, or a lease of their own, are handled one by one.
+--! only full
+-- Of these jobs, only the few with a result to keep, a lease of their own, or a job to enqueue are handled one by one.
 local slow = {}
 if #unread > 0 then
     local wanted = {}
@@ -116,24 +129,31 @@ if #unread > 0 then
         local id, claim, result = unread[i][1], unread[i][2], unread[i][3]
         local controls = controls_of(record)
         if not unread[i][5] and controls and type(controls.workflow) == 'string' then
-            note_success((controls.noted_result and 'r' or '-') .. controls.workflow, id, result)
+            note_success(controls.workflow, controls.noted_result, id, result)
         end
-        if (controls and controls.keep_result) or string.sub(claim, -#id - 1) == ':' .. id then
-            slow[#slow + 1] = {id, claim, result, record, controls, unread[i][4]}
+        if (controls and (controls.keep_result or controls.on_end)) or string.sub(claim, -#id - 1) == ':' .. id then
+            slow[#slow + 1] = {
+                id = id, claim = claim, result = result, record = record, controls = controls, report = unread[i][4],
+            }
         else
             succeed(id, claim, result, lock_to_free(controls), limit_key(controls))
         end
     end
 end
+--! end
 -- One command if nothing has to be reported: nothing is queued, no job has a check-in or was asked to stop, and nobody
 -- waits for an end.
 local quiet = redis.call('EXISTS', checkins, stops, waiters, queued, alone) == 0
+--[[ only short
+if unusual or (not quiet and redis.call('EXISTS', waiters, stops) > 0) then
+    return 'unusual'
+end
+--]]
 if n > 0 then
-    redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
-    note_ends(ended)
-    if not quiet and redis.call('EXISTS', checkins, stops, waiters) > 0 then
-        redis.call('HDEL', checkins, unpack(done))
-        redis.call('HDEL', stops, unpack(done))
+    local reported = not quiet and redis.call('EXISTS', checkins, stops, waiters) > 0
+    take_claims(done, ended, reported)
+    --! only full
+    if reported then
         for i, waited in ipairs(redis.pcall('HMGET', waiters, unpack(done))) do
             if waited then
                 tell_end(done[i])
@@ -142,38 +162,37 @@ if n > 0 then
             end
         end
     end
+    --! end
     redis.call('ZADD', succeeded, unpack(places))
     redis.call('HSET', results, unpack(values))
+    --! only full
     if archiving then
         for i, record in ipairs(redis.call('HMGET', jobs, unpack(done))) do
             to_archive(archiving, 'succeeded', done[i], record, '')
         end
     end
+    --! end
 end
-free_slots(slots_freed, keys_freed)
+--! only full
+if #slots_freed > 0 then
+    free_slots(slots_freed, keys_freed)
+end
 if #digests > 0 then
     unlock_many(digests, lockers)
 end
-for _, entry in ipairs(slow) do
-    local id, claim, result, record, controls = entry[1], entry[2], entry[3], entry[4], entry[5]
-    end_claim(id, claim, controls, true)
-    note_report(id, entry[6])
-    if not quiet and tell_end(id) then
-        result = stays(result)
-    end
-    redis.call('HSET', results, id, result)
-    with_result = with_result or not returned_nothing(result)
-    local keep = controls and tonumber(controls.keep_result)
-    if keep then
-        redis.call('ZADD', kept, now + keep, id)
-        unlock(id, controls)
-        if archiving then
-            to_archive(archiving, 'succeeded', id, record, '')
+if #slow > 0 then
+    end_claims(slow, true)
+    for _, job in ipairs(slow) do
+        note_report(job.id, job.report)
+        if not quiet and tell_end(job.id) then
+            job.result = stays(job.result)
         end
-    else
-        finish('succeeded', id, record, controls, archiving)
+        redis.call('HSET', results, job.id, job.result)
+        with_result = with_result or not returned_nothing(job.result)
     end
+    end_all('succeeded', slow, archiving)
 end
+--! end
 
 if total > 0 then
     if not quiet then -- for jobs admitted above, workers were woken already
@@ -208,9 +227,9 @@ if total > 0 then
             remember_gone(oldest, 'succeeded', gone_at)
         end
     end
-    for step, lines in pairs(steps) do
-        note_steps(string.sub(step, 2), 'succeeded', lines)
-    end
+    --! only full
+    note_steps('succeeded', steps)
+    --! end
     local by_name = {}
     for _, what in pairs(known) do
         by_name[what.name] = (by_name[what.name] or 0) + what.n
@@ -227,6 +246,5 @@ if total > 0 then
             count_minute(event, ms)
         end
     end
-    answer(table.concat(stale, '\n'))
 end
-return stale
+return reply(stale, total > 0)

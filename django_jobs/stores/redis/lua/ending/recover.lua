@@ -3,7 +3,7 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 "recover" | "release"
 --       5 worker that has the claims ("" = any whose lease has expired)   6 number of crashes at which a job is dead
---       7 attempt (JSON, without number and worker), newline, signature   8 most jobs in the outbox, or ""
+--       7 attempt (JSON, without number and worker), newline, signature, newline, what is remembered of the error   8 most jobs in the backlog, or ""
 --       9 "last": the worker has no other claims   then the ids
 --
 -- If the lease has expired, all processes of the worker are gone, and any of its jobs may have been the cause: they become
@@ -12,12 +12,13 @@
 --
 -- Returns for each job that moved, flat: id, record, state, crashes, attempt, claimed ms, ms now, ms since when it could
 -- run before that (0 = the time in its record), holder.
---! use clock answers lines claim_end bury unique since bytes last_crash
+--! answers own
+--! use claim_end count finish log since bytes locker errors
 --! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
-local attempt, signature = parts_of_attempt(ARGV[7])
+local attempt, signature, note = parts_of_attempt(ARGV[7])
 local archiving, last = tonumber(ARGV[8]), ARGV[9] == 'last'
-local out, told, bytes = {}, {}, 0
+local out, told, bytes, failures = {}, {}, 0, {}
 local front -- all returned jobs get the same score; the order is then by id, which is the order of age
 
 local function tell(id, record, ...)
@@ -53,24 +54,27 @@ local function take(id, claim, holder)
     local controls = controls_of(record)
     local stopped = end_claim(id, claim, controls)
     local tried = redis.call('HGET', tries, id)
-    local failures, crashes, parked, suspect = read_tries(tried)
-    local number, claimed = failures + crashes + 1, string.match(claim, '^[^:]*:(%d+):') or '0'
+    local counts = read_tries(tried)
+    local number, claimed = number_of(counts), string.match(claim, '^[^:]*:(%d+):') or '0'
     local line = line_of(attempt, number, holder)
     local once = controls and controls.at_most_once
     local waited = string.format('%.0f', math.abs(tonumber(since_of({id})[1] or 0)))
     local function moved(state)
         local at = string.format('%.0f', now)
-        tell(id, record or '', state, tostring(crashes), tostring(number), claimed, at, waited, holder)
+        tell(id, record or '', state, tostring(counts.crashes), tostring(number), claimed, at, waited, holder)
     end
-    local is_last = crashes > 0 and crashes + 1 >= max_crashes
-    local innocent = not once and (waits_to_begin(tried) or (is_last and worker == '' and not suspect))
+    local is_last = counts.crashes > 0 and counts.crashes + 1 >= max_crashes
+    local innocent = not once and (waits_to_begin(tried) or (is_last and worker == '' and not counts.suspect))
     if not releasing or once then
-        crashes = crashes + (innocent and 0 or 1)
-        suspect = suspect or worker == ''
-        set_tries(id, failures, crashes, parked, suspect)
+        counts.crashes = counts.crashes + (innocent and 0 or 1)
+        counts.suspect = counts.suspect or worker == ''
+        set_tries(id, counts)
         count('recovered', 1)
+        if not innocent then
+            failures[#failures + 1] = {signature = signature, note = note, record = record}
+        end
     end
-    if once or (not releasing and not innocent and crashes >= max_crashes) then
+    if once or (not releasing and not innocent and counts.crashes >= max_crashes) then
         bury(id, record, controls, line, signature, archiving, holder)
         moved('dead')
         return
@@ -81,14 +85,15 @@ local function take(id, claim, holder)
         log_attempt(id, line)
     end
     if stopped then
+        if releasing or innocent then
+            use_number(id)
+        end
         finish('cancelled', id, record, controls, archiving, holder)
-        count('cancelled', 1)
         moved('cancelled')
         return
     end
     front = front or -next_number(1)
-    make_ready(id, controls, front, crashes > 0 and (suspect and 'suspect' or 'alone'), now)
-    relock(id, controls)
+    wait_again(id, controls, front, counts.crashes > 0 and (counts.suspect and 'suspect' or 'alone'))
     moved('queued')
 end
 
@@ -109,6 +114,7 @@ for i = 10, #ARGV do
         holders[holder] = true
     end
 end
+remember_errors(failures)
 if last then
     if worker ~= '' then
         holders[worker] = true
@@ -117,7 +123,7 @@ if last then
         redis.call('ZREM', leases, holder)
         redis.pcall('HDEL', holdings, holder)
     end
-    holders_are_gone(holders)
+    still_ending(holders)
     -- The lost worker may have taken a wake-up token, or have waited for jobs that are due.
     if redis.call('EXISTS', queued, scheduled, retry, blocked) > 0 then
         wake_up(wake)
@@ -126,5 +132,5 @@ if last then
         wake_up(wake_alone)
     end
 end
-answer_ids(told)
+reply_ids(told)
 return out

@@ -1,12 +1,9 @@
 -- release: running → queued, at the front, not counted; or → cancelled if the job was asked to stop
 --
--- ARGV  1 clock   2 channel   3 number   4 most jobs in the outbox, or ""   then per job: id, token
+-- ARGV  1 clock   2 channel   3 number   4 most jobs in the backlog, or ""   then per job: id, token
 -- Returns the ids whose claim is stale.
---! use clock answers lines claim_end count finish unique
-local before = answered()
-if before then
-    return lines_of(before)
-end
+--! answers lines
+--! use claim_end finish log locker
 local stale, released = {}, 0
 for i = #ARGV - 1, 5, -2 do -- backwards, because each job goes before the one handled before it
     local id = ARGV[i]
@@ -16,18 +13,14 @@ for i = #ARGV - 1, 5, -2 do -- backwards, because each job goes before the one h
         local controls = controls_of(record)
         local stopped, holder = end_claim(id, claim, controls)
         if stopped then
+            use_number(id)
             finish('cancelled', id, record, controls, tonumber(ARGV[4]), holder)
-            count('cancelled', 1)
         else
-            make_ready(id, controls, -next_number(1), has_crashed(redis.call('HGET', tries, id)), now)
-            relock(id, controls)
+            wait_again(id, controls, -next_number(1), has_crashed(redis.call('HGET', tries, id)))
         end
         released = released + 1
     else
         table.insert(stale, 1, id)
     end
 end
-if released > 0 then
-    answer(table.concat(stale, '\n'))
-end
-return stale
+return reply(stale, released > 0)

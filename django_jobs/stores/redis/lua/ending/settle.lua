@@ -1,26 +1,33 @@
--- settle: running → retry, scheduled, blocked, dead or cancelled, in batches: how attempts end that did not succeed
+-- settle: running → retry, scheduled, blocked, queued, dead or cancelled, in batches: how attempts end that did not succeed
 --
--- ARGV  1 clock   2 channel   3 number   4 most jobs in the outbox, or ""   5 waiting and running times, for lib/times.lua
+-- ARGV  1 clock   2 channel   3 number   4 most jobs in the backlog, or ""   5 waiting and running times, for lib/times.lua
 --       then per job: id, what, text.  `what` has the lines kind, number, and then what owns_at_end expects.
 --         kind           number            text
---         r = retry      delay (ms)        attempt (JSON), newline, signature of the error
+--         r = retry      delay (ms)        attempt (JSON), newline, signature of the error, newline, what is remembered of it
+--         e = the same   delay (ms)        the length of a new record, ":", that record, then as "r"
+--         m = the same   delay (ms)        as "e" ("0:" = the same record), with the length of the name of another
+--                                          queue, ":" and that name before the attempt
 --         s = snooze     delay (ms)        ""
 --         b = park       0                 digest of the names that this worker knows
+--         q = refile     0                 the new record
 --         d = bury       failures to add   the same
 --         c = discard    0                 the same
--- Returns a letter for each job: its kind; "c" if it would have waited again, but was asked to stop; "-" if the claim is
+-- Returns a letter for each job: its kind ("r" for "e"); "c" if it would have waited again, but was asked to stop; "-" if the claim is
 -- stale.
 --
 -- Either all jobs whose claims are held are settled, or the call fails and changes nothing: before the first job is taken
 -- out, the type of each key that is needed is checked.
---! use clock answers log claim_end count times finish recent unknown failed meet
+--! answers text
+--! use log claim_end count times finish recent unknown failed meet locker errors
 --! keys retry scheduled
-local before = answered()
-if before then
-    return before
-end
 local archiving = tonumber(ARGV[4])
-local FIRST, WAITS = 6, {r = true, s = true, b = true}
+local FIRST, WAITS, ENDS = 6, {r = true, s = true, b = true, q = true}, {d = 'dead', c = 'cancelled'}
+
+-- The first of texts that are preceded by their lengths, and what follows it.
+local function first_of(text)
+    local size, first = string.match(text, '^(%d+):()')
+    return string.sub(text, first, first + size - 1), string.sub(text, first + size)
+end
 
 local ids = {}
 for at = FIRST, #ARGV, 3 do
@@ -38,9 +45,18 @@ for i, claim in ipairs(redis.call('HMGET', claims, unpack(ids))) do
     if not is_claim_of(claim, token) then
         over[#over + 1] = {id, token}
     elseif not known[id] and not (overdue and is_extended(claim)) then
+        local text, changed, goal = ARGV[at + 2], nil, nil
+        if kind == 'e' or kind == 'm' then
+            changed, text = first_of(text)
+            if kind == 'm' then
+                goal, text = first_of(text)
+            end
+            kind = 'r'
+        end
         known[id], kinds[kind] = true, true
         held[#held + 1] = {
-            id = id, claim = claim, kind = kind, number = tonumber(number), text = ARGV[at + 2], report = report, at = i,
+            id = id, claim = claim, kind = kind, number = tonumber(number), text = text, report = report, at = i,
+            changed = changed ~= '' and changed or nil, goal = goal,
         }
     end
 end
@@ -56,25 +72,24 @@ local logs = some and (kinds.r or kinds.d or kinds.c) and redis.call('HMGET', at
 local asked = some and redis.call('EXISTS', stops) == 1 and redis.call('HMGET', stops, unpack(held_ids)) or {}
 local reported = redis.call('EXISTS', checkins, stops) > 0
 
-local freed, keys_freed, locking = {}, {}, false -- members of `slots`; limit key → how many; has any job a lock?
+local limited, locking, relocking = false, false, false -- has any job a limit, or a lock; or may one take its lock again?
 for i, job in ipairs(held) do
     job.record, job.tried = records[i] or '', tried[i]
     job.controls = controls_of(job.record)
-    job.state = WAITS[job.kind] and asked[i] and 'c' or job.kind
+    job.state = WAITS[job.kind] and asked[i] and 'c' or job.goal and 'm' or job.kind
     kinds[job.state] = true
-    local key = limit_key(job.controls)
-    if key then
-        freed[#freed + 1] = key .. '\0' .. job.id
-        keys_freed[key] = (keys_freed[key] or 0) + 1
-    end
+    limited = limited or limit_key(job.controls)
     locking = locking or digest_of(job.controls)
+    relocking = relocking or (WAITS[job.state] and digest_of(job.controls))
 end
-local lets_in = #freed > 0 or (#over > 0 and reported) -- those may have been killed, and hold a slot still
+local lets_in = limited or (#over > 0 and reported) -- those may have been killed, and hold a slot still
 for _, each in ipairs({
     {some, 'ZCARD', leases}, {some, 'HLEN', checkins}, {some, 'HLEN', stops}, {kinds.r, 'ZCARD', retry},
-    {kinds.s, 'ZCARD', scheduled}, {kinds.d, 'ZCARD', dead}, {kinds.c, 'ZCARD', cancelled}, {locking, 'HLEN', unique},
+    {kinds.s, 'ZCARD', scheduled}, {kinds.d or relocking, 'ZCARD', dead}, {kinds.c or relocking, 'ZCARD', cancelled},
+    {locking, 'HLEN', unique}, {relocking, 'ZCARD', succeeded}, {relocking, 'ZCARD', kept}, {relocking, 'ZCARD', expired},
     {kinds.b, 'HLEN', unknown}, {lets_in, 'ZCARD', slots}, {lets_in or kinds.b, 'ZCARD', blocked},
-    {lets_in or kinds.b, 'HLEN', waits}, {lets_in, 'ZCARD', queued}, {lets_in, 'ZCARD', alone},
+    {lets_in or kinds.b, 'HLEN', waits}, {lets_in or kinds.q, 'ZCARD', queued}, {lets_in or kinds.q, 'ZCARD', alone},
+    {kinds.m, 'HLEN', end_calls}, {kinds.m, 'HLEN', remembered}, {kinds.m, 'ZCARD', remembered_at},
     {archiving and (kinds.c or kinds.d), 'LLEN', archive}, {archiving and (kinds.c or kinds.d), 'HLEN', results},
 }) do
     if each[1] then
@@ -89,36 +104,25 @@ for _, each in ipairs(over) do
     attempt_is_over(each[1], each[2])
 end
 if not some then
-    return table.concat(letters)
+    return reply(table.concat(letters))
 end
 
 -- -- what all ends have in common ---------------------------------------------
 
-redis.call('HDEL', claims, unpack(held_ids)) -- first write: needs no memory
-if reported then
-    redis.call('HDEL', checkins, unpack(held_ids))
-    redis.call('HDEL', stops, unpack(held_ids))
-end
-local ended = {} -- claim → how many of its jobs ended
+end_claims(held, reported)
 for _, job in ipairs(held) do
-    local id = job.id
-    job.holder = string.match(job.claim, '^[^:]*:[^:]*:(.*)$') or ''
-    if string.sub(job.holder, -#id - 1) == ':' .. id then -- a holder of this job only
-        redis.call('ZREM', leases, job.holder)
-    else
-        ended[job.claim] = (ended[job.claim] or 0) + 1
-    end
-    note_report(id, job.report)
+    note_report(job.id, job.report)
 end
-note_ends(ended)
-free_slots(freed, keys_freed)
 
 -- -- what differs ---------------------------------------------------------------
 
-local new_tries, new_logs, counts, by_minute = {}, {}, {}, {}
-local places = {r = {}, s = {}, d = {}, c = {}} -- state → times and ids
-local entered = {r = {}, d = {}} -- state → entries of the index
+local new_tries, new_logs, new_records, counts, by_minute = {}, {}, {}, {}, {}
+local places = {r = {}, s = {}} -- state → times and ids
+local ended = {d = {}, c = {}}
+local entered = {} -- of the jobs to retry: entries of the index
+local failures = {} -- attempts whose errors are remembered
 local learnt, offers = {}, {}
+local refiled -- the numbers in their lanes begin after this one
 
 local function add_to(sums, event, n)
     sums[event] = (sums[event] or 0) + n
@@ -133,30 +137,39 @@ end
 for i = #held, 1, -1 do
     local job = held[i]
     local id, kind, state, controls = job.id, job.kind, job.state, job.controls
-    local failures, crashes, parked, suspect = read_tries(job.tried)
+    local tried = read_tries(job.tried)
     letters[job.at] = state
     if kind == 'r' or kind == 'd' then
-        local add, name = kind == 'r' and 1 or job.number, name_of(job.record)
-        put(new_tries, id, text_of_tries(failures + add, crashes, parked, suspect))
+        local add, name = kind == 'r' and 1 or job.number, type_of(job.record)
+        tried.failures = tried.failures + add
+        job.tried = text_of_tries(tried)
+        if state ~= 'm' then
+            put(new_tries, id, job.tried)
+        end
         if add > 0 then
             add_to(counts, 'failed', add)
             add_to(counts, 'failed:' .. name, add)
             add_to(by_minute, 'failed', add)
         end
-        if state ~= 'c' then
-            add_to(counts, kind == 'r' and 'retried' or 'dead', 1)
-            add_to(counts, (kind == 'r' and 'retried:' or 'dead:') .. name, 1)
-        end
-        if kind == 'd' then
-            add_to(by_minute, 'dead', 1)
+        if state == 'r' or state == 'm' then
+            add_to(counts, 'retried', 1)
+            add_to(counts, 'retried:' .. name, 1)
         end
     elseif state == 's' and controls and controls.expires_at then -- only jobs that have not begun expire
-        put(new_tries, id, text_of_tries(failures, crashes, parked, suspect))
+        put(new_tries, id, text_of_tries(tried))
+    elseif state == 'c' and kind ~= 'c' then
+        use_number(id)
     end
-    local attempt, signature
     if kind == 'r' or kind == 'd' or kind == 'c' then
-        attempt, signature = parts_of_attempt(job.text)
-        put(new_logs, id, with_line(logs[i], signed(attempt)))
+        local attempt
+        attempt, job.signature, job.note = parts_of_attempt(job.text)
+        job.log = with_line(logs[i], signed(attempt))
+        if state ~= 'm' then
+            put(new_logs, id, job.log)
+        end
+        if kind ~= 'c' then
+            failures[#failures + 1] = job
+        end
     end
     if state == 'b' then
         local crashed = has_crashed(job.tried)
@@ -168,58 +181,47 @@ for i = #held, 1, -1 do
         end
         park(id, name, base_score(controls) - next_number(1), letter)
         offers[letter == 's' and offer or offer_alone] = true
+    elseif state == 'q' then
+        -- Before all others that wait, also before those that were handed back, in their order.
+        refiled = refiled or next_number(#held) - #held - STEP / 2
+        put(new_records, id, job.text)
+        make_ready(id, controls_of(job.text), refiled + i, has_crashed(job.tried), now)
+    elseif state == 'm' then
+        leave_for(job.goal, job, number_of(tried) - 1, now + job.number)
+    elseif ENDS[state] then
+        table.insert(ended[state], job)
     else
-        local when = (state == 'r' or state == 's') and now + job.number or now
+        local when = now + job.number
         put(places[state], string.format('%.0f', when), id)
-        if entered[state] then
-            table.insert(entered[state], {id = id, at = when, record = job.record, signature = signature})
+        if state == 'r' then
+            if job.changed then
+                put(new_records, id, job.changed)
+                job.record, job.controls = job.changed, controls_of(job.changed)
+                move_lock(id, controls, job.controls)
+            end
+            table.insert(entered, {id = id, at = when, record = job.record, signature = job.signature})
         end
     end
-    if state == 'c' then
-        add_to(counts, 'cancelled', 1)
-    end
 end
-for key, values in pairs({[tries] = new_tries, [attempts] = new_logs}) do
+for key, values in pairs({[tries] = new_tries, [attempts] = new_logs, [jobs] = new_records}) do
     if #values > 0 then
         redis.call('HSET', key, unpack(values))
     end
 end
-local STATES = {r = retry, s = scheduled, d = dead, c = cancelled}
-for state, members_of in pairs(places) do
-    if #members_of > 0 then
-        redis.call('ZADD', STATES[state], unpack(members_of))
+for key, times in pairs({[retry] = places.r, [scheduled] = places.s}) do
+    if #times > 0 then
+        redis.call('ZADD', key, unpack(times))
     end
 end
-
-local waited_for = redis.call('EXISTS', waiters) == 1
-local steps = {d = {}, c = {}} -- state → workflow → the lines of its note
-for i = #held, 1, -1 do
-    local job = held[i]
-    local id, state, controls = job.id, job.state, job.controls
-    if WAITS[state] then
-        relock(id, controls)
-    else
-        unlock(id, controls)
-        if archiving then
-            to_archive(archiving, state == 'd' and 'dead' or 'cancelled', id, job.record, job.holder)
-        end
-        if waited_for then
-            tell_end(id)
-        end
-        if controls and type(controls.workflow) == 'string' then
-            local lines = steps[state][controls.workflow] or {}
-            steps[state][controls.workflow] = lines
-            lines[#lines + 1] = id
-        end
+failed.enter_all('retry', entered)
+for state, list in pairs(ended) do
+    end_all(ENDS[state], list, archiving)
+end
+for _, job in ipairs(held) do
+    if WAITS[job.state] then -- not one that has left for another queue
+        waits_again(job.id, job.controls)
     end
 end
-for state, workflows in pairs(steps) do
-    for workflow, lines in pairs(workflows) do
-        note_steps(workflow, state == 'd' and 'dead' or 'cancelled', lines)
-    end
-end
-failed.enter_all('retry', entered.r)
-failed.enter_all('dead', entered.d)
 
 for event, n in pairs(counts) do
     count(event, n)
@@ -228,6 +230,7 @@ for event, n in pairs(by_minute) do
     count_minute(event, n)
 end
 count_times(ARGV[5])
+remember_errors(failures)
 
 -- -- who learns of it -------------------------------------------------------------
 
@@ -240,6 +243,4 @@ end
 for list in pairs(offers) do
     wake_up(list)
 end
-local text = table.concat(letters)
-answer(text)
-return text
+return reply(table.concat(letters), true)

@@ -2,6 +2,9 @@
 -- queue; its last answer is kept, so that the repeated call has no effect and gives the same answer.
 -- ARGV  2 channel   3 number of the call on that channel, with "+" if an earlier request may still be under way
 --! keys answers
+--! use clock
+local answers_kept = nil -- ms; nil: maintenance removes old answers
+local OF_WORKFLOW = 600000 -- ms: workflows come and go, and each has a key for its answers
 local channel, number, in_doubt = ARGV[2], string.match(ARGV[3], '^%d+'), string.sub(ARGV[3], -1) == '+'
 
 -- The answer given to this same call before; nil if the call is new.  A request that arrives after a later one of its
@@ -21,26 +24,33 @@ local function answered()
     return nil
 end
 
--- Keep the answer (a string).  Must come after a write that needs no memory: at maxmemory, Redis refuses a script whose
--- first write is HSET.
-local function answer(text)
-    redis.call('HSET', answers, channel, number .. string.format(':%d:', now) .. text)
+-- Keep the answer (a text, a number, or a list of texts without line breaks), and return it.  `changed`: the call had an
+-- effect.  Then this must come after a write that needs no memory: at maxmemory, Redis refuses a script whose first write
+-- is HSET.  Otherwise, the answer is kept only if a copy of the call may arrive later, when there would be something to do.
+local function reply(value, changed)
+    if changed or in_doubt then
+        local text = type(value) == 'table' and table.concat(value, '\n') or tostring(value)
+        text = number .. string.format(':%d:', now) .. text
+        if changed then
+            redis.call('HSET', answers, channel, text)
+        elseif type(redis.pcall('HSET', answers, channel, text)) == 'table' then -- an error: the memory is full
+            redis.pcall('HDEL', answers, '') -- first write: needs no memory; a user that may only add has no HDEL
+            redis.call('HSET', answers, channel, text)
+        end
+        if answers_kept then
+            redis.pcall('PEXPIRE', answers, answers_kept) -- a user that may only add has no PEXPIRE
+        end
+    end
+    return value
 end
 
--- The same for a call that had no effect, if its answer must be kept nevertheless: a copy of the call may arrive
--- later, when there would be something to do.
-local function answer_in_doubt(text)
-    if in_doubt and not pcall(answer, text) then
-        redis.pcall('HDEL', answers, '') -- first write: needs no memory; a user that may only add has no HDEL
-        answer(text)
-    end
+-- The same for a list of ids: none means that the call had no effect.
+local function reply_ids(ids)
+    return reply(ids, #ids > 0)
 end
 
--- Answer with these ids, one per line; none means that the call had no effect.
-local function answer_ids(ids)
-    if #ids > 0 then
-        answer(table.concat(ids, '\n'))
-    else
-        answer_in_doubt('')
-    end
+-- The same for a call that looks for work, and looks again if it is repeated: only its number is kept.
+local function reply_again(value, changed)
+    reply('', changed)
+    return value
 end

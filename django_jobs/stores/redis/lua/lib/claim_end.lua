@@ -1,6 +1,6 @@
--- What happens first at every end of an attempt: check the token, take the claim away, free its slot.
---! keys jobs claims leases stops checkins queued alone
---! use clock record blocked endings holdings recent
+-- May a caller end or extend an attempt?  Its token is checked.
+--! keys jobs claims leases stops checkins
+--! use clock record endings holdings recent
 
 -- Does this claim (false: there is none) have this token?  `token` is "token:claimed ms": after a failover that lost
 -- writes, the counter may give the same token again, but not at the same time.
@@ -43,53 +43,4 @@ local function note_report(id, report)
     if report ~= '' then
         note_recent('report:' .. id, report)
     end
-end
-
--- The queue may have been at its limit with jobs waiting, and no worker would check again for a while.
-local function tell_of_room()
-    local lanes = redis.call('EXISTS', queued, alone) -- one command if nothing waits
-    if lanes == 0 then
-        return
-    end
-    local alone_waits = lanes == 2 or redis.call('EXISTS', alone) == 1
-    if alone_waits then
-        wake_up(wake_alone)
-    end
-    if lanes == 2 or not alone_waits then
-        wake_up(wake)
-    end
-end
-
--- Frees the slots of jobs that ended, and lets in as many.  `members` of `slots`; `freed`: limit key → how many.
-local function free_slots(members, freed)
-    if #members > 0 then
-        redis.call('ZREM', slots, unpack(members))
-        if redis.call('EXISTS', blocked) == 1 then
-            for key, n in pairs(freed) do
-                admit(key, n)
-            end
-        end
-    end
-end
-
--- The first write is HDEL, which needs no memory, so that all this works when Redis is full.  `quiet`: the caller ends
--- several claims and calls tell_of_room itself.
-local function end_claim(id, claim, controls, quiet)
-    redis.call('HDEL', claims, id)
-    note_end(id, claim)
-    redis.call('HDEL', checkins, id)
-    local stopped = redis.call('HDEL', stops, id) == 1
-    local holder = string.match(claim, '^[^:]*:[^:]*:(.*)$') or ''
-    if string.sub(holder, -#id - 1) == ':' .. id then -- a holder of this job only
-        redis.call('ZREM', leases, holder)
-    end
-    local key = limit_key(controls)
-    if key then
-        redis.call('ZREM', slots, key .. '\0' .. id)
-        admit(key, 1)
-    end
-    if not quiet then
-        tell_of_room()
-    end
-    return stopped, holder
 end

@@ -1,6 +1,6 @@
 -- scheduled and retry → queued, for jobs that are due; never more than a hundred in one call.
---! keys jobs scheduled retry tries
---! use record ready next_due failed
+--! keys jobs scheduled retry tries stops blocked waits leases slots unique
+--! use record ready next_due failed endings
 
 local function promote_from(zset, limit)
     if first_due(zset) ~= 0 then
@@ -19,6 +19,15 @@ local function promote_from(zset, limit)
     local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
     redis.call('ZCARD', queued) -- fails on a key of another type, before a job is taken out
     redis.call('ZCARD', alone)
+    local killed = redis.call('EXISTS', stops) == 1 -- may an attempt of one of them still run?
+    if killed then -- then their ends may be met here
+        for _, key in ipairs({blocked, leases, slots}) do
+            redis.call('ZCARD', key)
+        end
+        for _, key in ipairs({stops, waits, unique}) do
+            redis.call('HLEN', key)
+        end
+    end
     redis.call('ZREM', zset, unpack(ids)) -- first write: needs no memory
     local moved = 0
     for i, id in ipairs(ids) do
@@ -26,12 +35,15 @@ local function promote_from(zset, limit)
             failed.leave(id, found[2 * i])
         end
         if records[i] then
-            make_ready(id, controls_of(records[i]), nil, has_crashed(tried[i]))
-            ready[2 * moved + 1], ready[2 * moved + 2] = found[2 * i], id -- it could run when it was due
+            local controls, crashed = controls_of(records[i]), has_crashed(tried[i])
+            if not (killed and wait_for_end(id, controls, crashed)) then
+                make_ready(id, controls, nil, crashed)
+                ready[#ready + 1], ready[#ready + 2] = found[2 * i], id -- it could run when it was due
+            end
             moved = moved + 1
         end
     end
-    if moved > 0 then
+    if #ready > 0 then
         note_since(ready)
     end
     return moved

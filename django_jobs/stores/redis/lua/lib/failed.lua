@@ -149,7 +149,7 @@ local function try_to_enter(state, entries)
     for _, entry in ipairs(entries) do
         local id, at = entry.id, entry.at
         local seen = math.max(0, math.min(entry.seen or now, now))
-        local group = note_failure(error_groups, error_field(state, name_of(entry.record), entry.signature), seen)
+        local group = note_failure(error_groups, error_field(state, type_of(entry.record), entry.signature or NO_ERROR), seen)
         members[#members + 1] = 0
         members[#members + 1] = group .. failed.position_of(at, id)
         groups[#groups + 1] = id
@@ -216,8 +216,8 @@ function failed.drop_empty_groups()
     end)
 end
 
--- These jobs have gone into `dead` or `retry`: for each `id`, `at` (its score), `record`, `signature`, and `seen`, when it
--- failed (ms; nil: now).
+-- These jobs have gone into `dead` or `retry`: for each `id`, `at` (its score), `record`, `signature` (nil: none),
+-- and `seen`, when it failed (ms; nil: now).
 function failed.enter_all(state, entries)
     if #entries > 0 then
         pcall(try_to_enter, state, entries)
@@ -226,7 +226,7 @@ end
 
 -- One job has.
 function failed.enter(state, id, at, record, signature, seen)
-    local entry = {id = id, at = tonumber(at), record = record or '', signature = signature or NO_ERROR, seen = seen}
+    local entry = {id = id, at = tonumber(at), record = record or '', signature = signature, seen = seen}
     failed.enter_all(state, {entry})
 end
 

@@ -1,7 +1,7 @@
 -- What each worker process holds, so that each heartbeat can report it without a walk over all claims: `holdings` maps
 -- holder → lines "token=number of claims".  Nothing relies on it: if it differs from what the worker knows,
 -- holdings.lua counts again.  Therefore an error here (the key has another type) must not lose a job.
---! keys holdings
+--! keys holdings claims checkins stops
 local function note_holding(holder, token, change)
     local text = redis.pcall('HGET', holdings, holder)
     if type(text) == 'table' or (not text and change < 0) then
@@ -36,4 +36,17 @@ local function note_end(id, claim)
     if token and string.sub(holder, -#id - 1) ~= ':' .. id then
         note_holding(holder, token, -1)
     end
+end
+
+-- Take the claims of these jobs away.  `ended`: claim → how many of its jobs; `reported`: is there a check-in, or was a job
+-- asked to stop?  The first write is HDEL, which needs no memory, so that all this works when Redis is full.  Returns how
+-- many of the jobs were asked to stop.
+local function take_claims(ids, ended, reported)
+    redis.call('HDEL', claims, unpack(ids))
+    note_ends(ended)
+    if reported then
+        redis.call('HDEL', checkins, unpack(ids))
+        return redis.call('HDEL', stops, unpack(ids))
+    end
+    return 0
 end

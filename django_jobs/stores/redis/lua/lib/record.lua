@@ -51,6 +51,13 @@ local function name_of(record)
     return string.match(record, '^[^\n]*\n([^\n]*)\n') or ''
 end
 
+-- The identity of the job's type, under which everything is that its jobs share: the type's oldest name, which the
+-- options have if it is not the name in the record.
+local function type_of(record)
+    local name, options = string.match(record, '^[^\n]*\n([^\n]*)\n([^\n]*)\n')
+    return options and options ~= '' and string.match(options, '[{,]"type":"([^"\\]+)"') or name or ''
+end
+
 local function limit_key(controls)
     return controls and controls.limit_key
 end

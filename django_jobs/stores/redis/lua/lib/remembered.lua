@@ -1,25 +1,37 @@
 -- Ids that must not be used again, although their job has left the store.  `remembered` maps id → digest, or
--- "digest:state" once the job has gone; the score in `remembered_at` is the time when it was enqueued, later when it
--- ended.
+-- "digest:state" once the job has gone, "digest:>number>queue" if it has left for another queue after the attempt of this
+-- number, "moved:number" if another queue has the id (vacate.lua), "void", or
+-- "digest:=answer" if another job had the unique key: the same call, sent again after the holder has ended, gets the same
+-- answer.  The score in `remembered_at` is the time when it was enqueued, later when it ended.
 --! on demand
 --! keys remembered remembered_at
 
-local function remember(id, digest)
+local function remember(id, digest, from)
     redis.call('HSET', remembered, id, digest)
-    redis.call('ZADD', remembered_at, now, id)
+    redis.call('ZADD', remembered_at, from or now, id)
+end
+
+-- No call that comes later may enqueue a job with this id.  `kept`: ids are remembered for (ms), perhaps for seconds; a
+-- call may come late by more than that.
+local function refuse(id, value, kept)
+    local LEAST = 3600000 -- ms, as identities are kept (LEAST_KEPT in upkeep.py)
+    remember(id, value, string.format('%.0f', now + math.max(0, LEAST - kept)))
+end
+
+-- The answer to the call that enqueues an id which is remembered as `value`.
+local function answer_to(value)
+    return string.sub(value, 1, 6) == 'moved:' and 'moved' or string.match(value, ':=(%a+)$') or 'exists'
 end
 
 local anything_remembered
--- `kept`: how long after the end (ms).
+-- Its entry, or false.  `kept`: how long after the end (ms).
 local function is_remembered(id, kept)
     if anything_remembered == nil then
         anything_remembered = redis.call('EXISTS', remembered) == 1
     end
-    if not anything_remembered or redis.call('HEXISTS', remembered, id) == 0 then
-        return false
-    end
-    local at = redis.call('ZSCORE', remembered_at, id)
-    return at and tonumber(at) + kept > now
+    local value = anything_remembered and redis.call('HGET', remembered, id)
+    local at = value and redis.call('ZSCORE', remembered_at, id)
+    return at and tonumber(at) + kept > now and value
 end
 
 -- These jobs leave the store; `ended[i]` is when they ended (ms).  Must come after a write that needs no memory.

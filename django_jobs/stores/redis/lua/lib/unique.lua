@@ -28,16 +28,6 @@ local function lock(id, controls)
     set_fields(unique, redis.call('HLEN', unique), {controls.unique, string.format('%.0f:', ends) .. id})
 end
 
--- The job waits or runs again: take the lock if it is free, or its period is over.
-local function relock(id, controls)
-    if digest_of(controls) and controls.unique_mode ~= 'period' then
-        local holder, ends = lock_holder(controls.unique)
-        if not holder or (ends > 0 and ends <= now) then
-            lock(id, controls)
-        end
-    end
-end
-
 -- The job leaves the store: free its lock, whatever the mode.
 local function unlock_for_good(id, controls)
     local digest = digest_of(controls)

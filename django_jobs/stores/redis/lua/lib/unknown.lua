@@ -30,9 +30,10 @@ end
 -- The job waits from now on, at the place that it had.
 local function park(id, name, score, letter)
     local tried = redis.call('HGET', tries, id)
-    local failures, crashes, parked, suspect = read_tries(tried)
-    if parked == 0 then
-        set_tries(id, failures, crashes, now, suspect, not has_begun(tried))
+    local counts = read_tries(tried)
+    if counts.parked == 0 then
+        counts.parked = now
+        set_tries(id, counts, not has_begun(tried))
     end
     block(unknown_key(letter == 's' and 's' or 'a', name), id, score, letter)
 end
@@ -44,9 +45,10 @@ end
 -- The job is no longer parked.
 local function unpark(id)
     local tried = redis.call('HGET', tries, id)
-    if has_begun(tried) then
-        local failures, crashes, _, suspect = read_tries(tried)
-        set_tries(id, failures, crashes, 0, suspect)
+    local counts = read_tries(tried)
+    if has_begun(tried) or counts.earlier > 0 then
+        counts.parked = 0
+        set_tries(id, counts, not has_begun(tried))
     else
         redis.call('HDEL', tries, id)
     end

@@ -1,19 +1,20 @@
--- groups: the groups of failed jobs of several queues; only reads
+-- groups: the groups of failed jobs of several queues, or the signatures of their errors; only reads
 --
 -- A call looks at a bounded number of groups, so it may deal with the first of the queues only.
 -- KEYS  the keys below of each queue
--- ARGV  1 clock (not used)   2 what is returned: "each" group, the "sums" of all queues, or the "fields"
---       3 letter of the groups: a small one of groups by error, a capital of groups by tag; "fields" do not need it
+-- ARGV  1 clock (not used)   2 what is returned: "each" group, the "sums" of all queues, the "fields", or the "errors"
+--       3 letter of the groups: a small one of groups by error, a capital of groups by tag; "fields" and "errors" do not need it
 --       4 … only groups with these fields, if there are any
 -- Returns the number of queues that were dealt with, then
 --       "each": for each of these queues a list of field, value and number of jobs of each group
 --       "sums": field, number of groups with jobs, jobs, first ms, last ms; queue (from 1), value and number of jobs of
 --       the smallest group
 --       "fields": each field once, flat
---! keys failures grouped error_groups tag_groups
+--       "errors": the signature of each remembered error once, flat
+--! keys failures grouped error_groups tag_groups errors
 --! use failed
-local EACH = 4 -- keys of a queue
-local MOST = {each = 4000, sums = 5000, fields = 20000} -- groups in one call: some milliseconds
+local EACH = 5 -- keys of a queue
+local MOST = {each = 4000, sums = 5000, fields = 20000, errors = 20000} -- groups in one call: some milliseconds
 local READ = 4 -- to read so many members takes as long as to count those of one group
 local what, letter, chosen = ARGV[2], ARGV[3], #ARGV > 3 and {unpack(ARGV, 4)}
 local reply, sums, read, byte = {0}, {}, {}, string.byte(letter)
@@ -72,6 +73,8 @@ function read.fields(key)
     end
 end
 
+read.errors = read.fields
+
 local function add(queue, field, value, jobs_in, first, last)
     local sum = sums[field]
     if not sum then
@@ -108,8 +111,8 @@ end
 
 local looked = 0
 for i = 1, #KEYS / EACH do
-    failures, grouped, error_groups, tag_groups = unpack(KEYS, EACH * (i - 1) + 1, EACH * i)
-    local key = string.find(letter, '^[DR]') and tag_groups or error_groups
+    failures, grouped, error_groups, tag_groups, errors = unpack(KEYS, EACH * (i - 1) + 1, EACH * i)
+    local key = what == 'errors' and errors or string.find(letter, '^[DR]') and tag_groups or error_groups
     looked = looked + (chosen and #chosen or redis.call('HLEN', key))
     if i > 1 and looked > MOST[what] then
         break

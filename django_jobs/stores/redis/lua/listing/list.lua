@@ -75,57 +75,26 @@ local function of_group(group, place, queue)
     end
 end
 
--- The first entries so far, in order.
-local found = {}
+-- The streams that have more entries, the one with the earliest head last.
+local streams = {}
 
--- Could this be one of the first?
-local function is_among_first(entry)
-    return #found < limit and (not before or is_earlier(entry, before)) or found[limit] and is_earlier(entry, found[limit])
-end
-
-local function add(entry)
-    local low, high = 1, #found + 1
+local function add(stream)
+    stream.head = stream.next()
+    if not stream.head then
+        return
+    end
+    local low, high = 1, #streams + 1
     while low < high do
         local middle = math.floor((low + high) / 2)
-        if is_earlier(entry, found[middle]) then
-            high = middle
-        else
+        if is_earlier(stream.head, streams[middle].head) then
             low = middle + 1
-        end
-    end
-    table.insert(found, low, entry)
-    found[limit + 1] = nil
-end
-
--- Take the first entries of these streams.  Once there are enough, streams that begin later are not read.
-local function take(streams)
-    table.sort(streams, function(one, other)
-        return is_earlier(one.head, other.head)
-    end)
-    for _, stream in ipairs(streams) do
-        if not is_among_first(stream.head) then
-            return
-        end
-        if stream.open then
-            take(stream.open())
         else
-            local entry = stream.head
-            while entry and is_among_first(entry) do
-                add(entry)
-                entry = stream.next()
-            end
+            high = middle
         end
     end
+    table.insert(streams, low, stream)
 end
 
-local function add_stream(streams, next, open)
-    local head = next()
-    if head then
-        streams[#streams + 1] = {head = head, next = next, open = open}
-    end
-end
-
-local queues = {}
 for i = 0, #KEYS / EACH - 1 do
     scheduled, queued, alone, claims, retry, blocked, succeeded, kept, dead, cancelled, expired, failures =
         unpack(KEYS, i * EACH + 1, i * EACH + EACH)
@@ -135,23 +104,34 @@ for i = 0, #KEYS / EACH - 1 do
     }
     local queue, groups = ARGV[12 + i * (grouped and 2 or 1)], ARGV[13 + 2 * i]
     if state == 'running' then
-        add_stream(queues, of_claims(queue))
+        add({next = of_claims(queue)})
     elseif grouped then
         -- No group begins before its queue: most queues are passed over with one look, as long as groups are many.
         local place, index = PLACES[state][1], failures
-        add_stream(queues, of_place(place, queue), function()
-            local streams = {}
+        add({next = of_place(place, queue), open = function()
             failures = index
             for group in string.gmatch(groups, '%w+') do
-                add_stream(streams, of_group(group, place, queue))
+                add({next = of_group(group, place, queue)})
             end
-            return streams
-        end)
+        end})
     else
         for _, place in ipairs(PLACES[state]) do
-            add_stream(queues, of_place(place, queue))
+            add({next = of_place(place, queue)})
         end
     end
 end
-take(queues)
+
+-- Each entry is read when its turn comes: few more are read than are returned, however many streams there are.
+local found = {}
+while #found < limit and #streams > 0 do
+    local stream = table.remove(streams)
+    if before and not is_earlier(stream.head, before) then
+        break
+    elseif stream.open then
+        stream.open()
+    else
+        found[#found + 1] = stream.head
+        add(stream)
+    end
+end
 return with_entries({}, found)

@@ -1,10 +1,13 @@
 -- watch: notes that the ends of these jobs are waited for
 --
--- ARGV  1 clock   then the ids
+-- Arguments: the ids.
 -- Returns the last entry of `ends` (reports on these jobs come after it), then the ids that have ended
 -- or are not in the store.
---! use clock places waiters
-local ids = {unpack(ARGV, 2)}
+--! answers again
+--! args
+--! use places
+--! keys waiters ends
+local ids = {unpack(ARGV, FIRST)}
 local last = redis.pcall('XREVRANGE', ends, '+', '-', 'COUNT', 1)
 local found = {last[1] and last[1][1] or '0-0'}
 
@@ -25,4 +28,4 @@ end
 if #waited > 0 then
     redis.call('HSET', waiters, unpack(waited))
 end
-return found
+return reply_again(found, #waited > 0)

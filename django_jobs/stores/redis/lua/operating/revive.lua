@@ -5,15 +5,12 @@
 --       5 the time (ms) that the job must have in its place ("" = any)
 --       6 "again": also jobs that are delivered at most once and may have been started   then the ids
 -- Returns the ids that moved.
---! use clock record answers lines places endings log unique notes
+--! answers lines
+--! use record places endings log locker notes
 --! keys tries results
 local new_record = ARGV[4]
 local expected = tonumber(ARGV[5])
 local start_again = ARGV[6] == 'again'
-local before = answered()
-if before then
-    return lines_of(before)
-end
 local moved = {}
 
 -- Is the job in its place with the time that the caller saw?
@@ -36,41 +33,44 @@ local function may_have_started(ended, record)
     return (ended == 'dead' or ended == 'cancelled') and controls and controls.at_most_once
 end
 
+-- Has another job the unique key with which this one would wait?  It has taken the key since this one ended or expired,
+-- or has the key of the new record.
+local function is_taken(id, ended, was, is)
+    local digest = digest_of(is)
+    local holder = digest and (ended or digest ~= digest_of(was) or is_too_late(id, was)) and locker(digest)
+    return holder and holder ~= id
+end
+
 for i = 7, #ARGV do
     local id = ARGV[i]
     local record = redis.call('HGET', jobs, id)
     local ended = record and redis.call('HEXISTS', claims, id) == 0 and ended_state(id)
+    local was, controls = controls_of(record), controls_of(new_record ~= '' and new_record or record)
     if record and ended ~= 'succeeded' and not redis.call('ZSCORE', queued, id) and not redis.call('ZSCORE', alone, id)
         and (ended or waiting_state(id)) and is_as_seen(id)
-        and (start_again or not may_have_started(ended, record)) then
+        and (start_again or not may_have_started(ended, record)) and not is_taken(id, ended, was, controls) then
         local _ = leave_ended(id) or leave_waiting(id)
         if ended then
-            redis.call('HDEL', tries, id)
+            count_anew(id)
             redis.call('HDEL', results, id)
         end
-        local controls = controls_of(record)
         if new_record ~= '' then
             redis.call('HSET', jobs, id, new_record)
-            local new = controls_of(new_record)
-            if digest_of(new) ~= digest_of(controls) then
-                unlock_for_good(id, controls)
+            if digest_of(controls) ~= digest_of(was) and not ends_with(id, digest_of(was)) then
+                unlock_for_good(id, was)
             end
-            controls = new
         end
         never_expires(id, controls)
         local crashed = has_crashed(redis.call('HGET', tries, id))
-        if is_ending(id) then
-            local lane = (crashed or is_alone(controls)) and 'a' or 's'
-            block(ending_key(id), id, base_score(controls) + next_number(1), lane)
-        else
+        local waits_for_end = wait_for_end(id, controls, crashed)
+        if not waits_for_end then
             make_ready(id, controls, nil, crashed, now)
         end
         relock(id, controls)
-        if ended then
+        if ended and not waits_for_end then -- otherwise, its end was not noted
             note_step('live', id, controls)
         end
         moved[#moved + 1] = id
     end
 end
-answer_ids(moved)
-return moved
+return reply_ids(moved)

@@ -1,12 +1,15 @@
 -- update_document: sets some entries of a shared document, and removes others, if some have the values that they should
 --
--- KEYS  1 document   ARGV  1 clock (not used)   2 how many entries must have a value   then entry, value ("" = there is
---       none) of each   then how many entries to set   then entry, value of each   then entries to remove
+-- KEYS  1 document
+-- Arguments: expected (how many entries must have a value), then entry, value ("" = there is none) of each, then how many
+--       entries to set, then entry, value of each, then entries to remove
 -- Returns 1, or 0 if an entry has another value: then nothing has changed.
-local at = 3
-for _ = 1, tonumber(ARGV[2]) do
+--! answers number
+--! args expected:int
+local at = FIRST
+for _ = 1, expected do
     if (redis.call('HGET', KEYS[1], ARGV[at]) or '') ~= ARGV[at + 1] then
-        return 0
+        return reply(0)
     end
     at = at + 2
 end
@@ -18,4 +21,4 @@ end
 for i = last + 1, #ARGV do
     redis.call('HDEL', KEYS[1], ARGV[i])
 end
-return 1
+return reply(1, true)

@@ -1,11 +1,14 @@
--- archive_done: remove the first entries of the outbox, which the archiver has written
+-- archive_done: remove the first entries of the archive's backlog, which the archiver has written
 --
--- ARGV  1 clock   2 how many   3 SHA-1 of the first of them   4 SHA-1 of the last
+-- Arguments: number, then the SHA-1 of the first of them and of the last.
 -- Does nothing unless these are the first entries: another archiver was faster, or the server has lost its last second.
--- Returns nothing.
+-- Returns 1 if they were removed, otherwise 0.
+--! answers number
+--! args number:int first_sha last_sha
 --! keys archive
-local number = tonumber(ARGV[2])
 local first, last = redis.call('LINDEX', archive, 0), redis.call('LINDEX', archive, number - 1)
-if first and last and redis.sha1hex(first) == ARGV[3] and redis.sha1hex(last) == ARGV[4] then
+if first and last and redis.sha1hex(first) == first_sha and redis.sha1hex(last) == last_sha then
     redis.call('LTRIM', archive, number, -1)
+    return reply(1, true)
 end
+return reply(0)

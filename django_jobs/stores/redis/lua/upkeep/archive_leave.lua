@@ -1,13 +1,16 @@
 -- archive_leave: the archiver gives back its turns
 --
--- KEYS  the key below of each queue   ARGV  1 clock   2 archiver
+-- KEYS  the key below of each queue
+-- Arguments: name (of the archiver).
 -- Returns an empty list.
+--! answers again
+--! args name
 --! keys archiver
 for at = 1, #KEYS do
     archiver = KEYS[at]
     local holder = string.match(redis.call('GET', archiver) or '', '^%d+:(.*)$')
-    if holder == ARGV[2] then
+    if holder == name then
         redis.call('DEL', archiver)
     end
 end
-return {}
+return reply_again({}, true)

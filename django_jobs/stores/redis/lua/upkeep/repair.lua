@@ -1,19 +1,20 @@
 -- repair: repair what no transition should leave behind, or only report it.  This script checks each entry again, so
 -- that an entry that has moved since the survey is left alone.
 --
--- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt of a job that goes to dead (JSON, newline,
---       signature)
---       5 most jobs in the outbox, or ""
---       6 "look": change nothing   then the entries to check; for each kind:
+-- Arguments: kind, grace (lease for a claim that has none, ms), text (attempt of a job that goes to dead: JSON, newline,
+--       signature), archiving (most jobs in the backlog, or ""), how ("look": change nothing), then the entries to check;
+--       for each kind:
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members
 --       "waiters": members   "failed": of jobs in `dead` or `retry` when they failed (ms), a colon, the length of the
 --       signature of the error, a colon, the signature, id; with "look", ids   "failures", "grouped", "error_groups",
 --       "tag_groups": members or fields of the index of failed jobs
 -- Returns {entries that were repaired, or would be; id, record of each job that went to dead}
---! use clock places bury pauses endings holdings bytes
+--! answers again
+--! args kind grace:int text archiving:int how limits
+--! use limits places finish log pauses endings locker holdings bytes
 --! keys leases checkins
-local kind, grace, archiving, looking = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5]), ARGV[6] == 'look'
-local attempt, signature = parts_of_attempt(ARGV[4])
+local looking = how == 'look'
+local attempt, signature = parts_of_attempt(text)
 local repaired, died, bytes = {}, {}, 0
 
 -- A write; in a dry run, report that there would have been one.
@@ -64,7 +65,7 @@ local function find_a_place(id, record)
         died[#died + 1] = record
         bytes = bytes + #record
     else
-        make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)), now)
+        wait_again(id, controls, nil, has_crashed(redis.call('HGET', tries, id)))
     end
 end
 
@@ -122,7 +123,7 @@ local repairs = {
         if ends and ends <= now and not (claim and string.sub(claim, -#holder) == holder) then
             write('ZREM', leases, holder)
             if not looking then
-                holders_are_gone({[holder] = true})
+                still_ending({[holder] = true})
                 redis.pcall('HDEL', holdings, holder)
             end
             return true
@@ -168,15 +169,15 @@ local repairs = {
             return drop_everywhere(id)
         end
     end,
-    -- a unique period that is over is not a fault: it is removed, but not reported
+    -- a unique period that is over is not a fault: it is removed, but not reported; nor is the lock of a waiting job that
+    -- is too late to start: it is free for others, and goes when the job expires
     locks = function(digest)
         local holder, ends = lock_holder(digest)
-        local over = ends > 0 and ends <= now and not looking
-        local left = ends == 0 and holder and (redis.call('HEXISTS', jobs, holder) == 0 or ended_state(holder))
-        if over or left then
+        local left = ends == 0 and holder and not covered(holder, ends) and not waiting_state(holder)
+        if left or (ends > 0 and ends <= now) then
             write('HDEL', unique, digest)
-            return true
         end
+        return left
     end,
     slots = function(member)
         local id = string.match(member, '%z(.*)$')
@@ -209,10 +210,10 @@ local repairs = {
         if key == ending_key(id) then
             return not is_ending(id) and admit(key, 1) > 0 or unknown
         end
-        local controls = controls_of(redis.call('HGET', jobs, id))
-        local most = controls and tonumber(controls.limit) or 0
-        local free = most > 0 and most - slots_taken(key) or 1000
-        return free > 0 and admit(key, free) > 0 or unknown
+        local record = redis.call('HGET', jobs, id) or ''
+        local most = most_of(limits, record, controls_of(record), true)
+        local free = most > 0 and most - slots_taken(key) or math.huge
+        return free > 0 and fill(key, free, 500) > 0 or unknown
     end,
     -- a job that is dead or waits for a retry and is not in the index: a version that has none moved it
     ['failed'] = function(entry) -- a name in brackets: `failed` is a library
@@ -255,7 +256,7 @@ local repairs = {
 }
 
 write('ZREM', leases, '') -- first write: needs no memory
-for i = 7, #ARGV do
+for i = FIRST, #ARGV do
     if bytes >= MOST_BYTES then -- bytes of jobs that went to dead; the next call handles what is left
         break
     end
@@ -263,4 +264,4 @@ for i = 7, #ARGV do
         repaired[#repaired + 1] = ARGV[i]
     end
 end
-return {repaired, died}
+return reply_again({repaired, died}, not looking and #repaired > 0)

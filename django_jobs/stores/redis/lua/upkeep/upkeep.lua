@@ -11,7 +11,7 @@
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
 --! keys tries attempts results checkins stops unique fired remembered remembered_at returned returned_before result_at trimmed_to paused
 --! keys recent recent_before answers totals minutes seq wake wake_alone archive archiver holdings waiters ends notes
---! keys failures grouped error_groups tag_groups samples
+--! keys failures grouped error_groups tag_groups expiries samples
 local FIRST, STRIDE, FINE = 7, #ARGV - 6, 300000 -- as in samples/log.py
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN', stream = 'XLEN', string = 'STRLEN'}
 local most, ttl, dead_most, dead_ttl = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

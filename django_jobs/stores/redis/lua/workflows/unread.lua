@@ -1,11 +1,11 @@
--- unread: which of these queues have notes that nobody has read yet (several queues at once)
+-- unread: in which of these queues jobs have ended from which something follows, and nobody has done it yet
 --
--- ARGV  1 clock
--- Returns the numbers of notes, one for each queue.
---! keys notes
+-- KEYS  the keys below of each queue   ARGV  1 clock
+-- Returns for each queue: how many notes and calls there are.
+--! keys notes end_calls
 local out = {}
-for i = 1, #KEYS do
-    local n = redis.pcall('LLEN', KEYS[i])
-    out[i] = type(n) == 'number' and n or 0
+for i = 1, #KEYS, 2 do
+    local n, calls = redis.pcall('LLEN', KEYS[i]), redis.pcall('HLEN', KEYS[i + 1])
+    out[#out + 1] = (type(n) == 'number' and n or 0) + (type(calls) == 'number' and calls or 0)
 end
 return out

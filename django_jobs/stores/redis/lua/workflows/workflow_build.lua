@@ -2,18 +2,20 @@
 -- not there yet.  A part that arrives after the last one changes nothing.
 --
 -- KEYS  1 the workflow
--- ARGV  1 clock   then field, value, …
+-- Arguments: field, value, …
 --
 -- Returns 1.
---! use clock
+--! answers number
+--! args
 local flow = KEYS[1]
+answers_kept = OF_WORKFLOW
 if redis.call('HEXISTS', flow, 'kind') == 1 then
-    return 1
+    return reply(1)
 end
 local fields = {}
-for i = 2, #ARGV do
-    fields[i - 1] = ARGV[i]
+for i = FIRST, #ARGV do
+    fields[i - FIRST + 1] = ARGV[i]
 end
 redis.call('HSET', flow, unpack(fields))
 redis.call('HSET', flow, 'touched', string.format('%.0f', now))
-return 1
+return reply(1, true)

@@ -1,21 +1,32 @@
 -- workflow_join: jobs that are about to be enqueued belong to a batch, or do not after all
 --
 -- KEYS  1 the batch
--- ARGV  1 clock   2 most jobs of a batch   3 "join" | "leave"   4 queue   5 number of fields of a batch that is new
+-- Arguments: most (jobs of a batch), verb ("join" | "leave"), queue, given (number of fields of a batch that is new),
 --       then these fields and values, then the ids
 --
 -- Returns "" if they belong to it, else why not: "gone", "done", "cancelled" or "full".
---! use clock
-local flow, most, verb, queue, given = KEYS[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+--! answers text
+--! args most:int verb queue given:int
+local flow = KEYS[1]
+answers_kept = OF_WORKFLOW
 local kind, closed, stopped, total, live, ended = unpack(
     redis.call('HMGET', flow, 'kind', 'closed', 'stopped', 'total', 'live', 'ended')
 )
 total, live = tonumber(total) or 0, tonumber(live) or 0
 if kind and kind ~= 'batch' then
-    return 'gone'
+    return reply('gone')
 end
-local known = {}
-local first = 6 + 2 * given
+
+-- So many jobs more belong to the batch.  HINCRBY would refuse a damaged number when half is written.
+local function count(by)
+    local function text(number)
+        return string.format('%.0f', math.max(0, number + by))
+    end
+    redis.call('HSET', flow, 'total', text(total), 'live', text(live))
+end
+
+local known, moved = {}, {}
+local first = FIRST + 2 * given
 for i = first, #ARGV, 1000 do
     local fields = {}
     for j = i, math.min(i + 999, #ARGV) do
@@ -37,10 +48,9 @@ if verb == 'leave' then
     end
     if #joined > 0 then
         redis.call('HSET', flow, unpack(joined))
-        redis.call('HINCRBY', flow, 'total', -#joined / 2)
-        redis.call('HINCRBY', flow, 'live', -#joined / 2)
+        count(-#joined / 2)
     end
-    return ''
+    return reply('', #joined > 0)
 end
 
 for i = first, #ARGV do
@@ -48,33 +58,38 @@ for i = first, #ARGV do
         known[ARGV[i]] = '0:live'
         joined[#joined + 1] = 's:' .. ARGV[i]
         joined[#joined + 1] = '0:live:' .. queue
+    elseif string.match(known[ARGV[i]], '^0:live:') and known[ARGV[i]] ~= '0:live:' .. queue then
+        moved[#moved + 1] = 's:' .. ARGV[i] -- its id was reserved for another queue, where no job came of it
+        moved[#moved + 1] = '0:live:' .. queue
     end
 end
+if #moved > 0 then
+    redis.call('HSET', flow, unpack(moved))
+end
 if #joined == 0 and kind then
-    return '' -- this call was made before
+    return reply('', #moved > 0) -- this call was made before
 elseif not kind and given == 0 then
-    return 'gone'
+    return reply('gone')
 elseif stopped then
-    return 'cancelled'
+    return reply('cancelled')
 elseif closed and live == 0 then
-    return 'done'
+    return reply('done')
 elseif total + #joined / 2 > most then
-    return 'full'
+    return reply('full')
 end
 if not kind then
     local fields = {}
-    for i = 6, 5 + 2 * given do
-        fields[i - 5] = ARGV[i]
+    for i = FIRST, first - 1 do
+        fields[i - FIRST + 1] = ARGV[i]
     end
     redis.call('HSET', flow, unpack(fields))
 end
 if #joined > 0 then
     redis.call('HSET', flow, unpack(joined))
-    redis.call('HINCRBY', flow, 'total', #joined / 2)
-    redis.call('HINCRBY', flow, 'live', #joined / 2)
+    count(#joined / 2)
 end
 redis.call('HSET', flow, 'state', 'running', 'touched', string.format('%.0f', now))
 if ended then
     redis.call('HDEL', flow, 'ended')
 end
-return ''
+return reply('', true)

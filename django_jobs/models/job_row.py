@@ -1,0 +1,68 @@
+"""A row of the project for each job of some kind, which shows how the job stands after the job has left the store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.apps import apps
+from django.db import models, router, transaction
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.archive.values import as_stored
+from django_jobs.enqueueing.decorator import job
+from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.methods import Calls
+from django_jobs.enqueueing.request import new_id, now_ms
+
+#: The name of the job that writes into the rows how jobs ended.
+NOTE_END = "django_jobs.note_end"
+
+
+class JobRow(models.Model):
+    """The abstract base of a model with a row for each job.
+
+    `row.enqueue(job, …)` enqueues a job for the row.  `state` is "queued" until the job has ended; then `state`,
+    `error`, `started_at` and `ended_at` are as `on_end` tells them."""
+
+    job_id = models.CharField(_("job"), max_length=128, default="", blank=True, db_index=True, editable=False)
+    state = models.CharField(_("state"), max_length=16, default="", blank=True, editable=False)
+    error = models.TextField(_("error"), default="", blank=True, editable=False)
+    started_at = models.DateTimeField(_("started"), null=True, blank=True, editable=False)
+    ended_at = models.DateTimeField(_("ended"), null=True, blank=True, editable=False)
+
+    class Meta:
+        abstract = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Only a project that has such a model has this job.
+        job(name=NOTE_END, max_attempts=25)(note_end)
+
+    def enqueue(self, task: Calls[Any, Any], /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
+        """Save the row, and enqueue the job for it, when the transaction commits.  `task` may be `job.using(…)`.
+
+        A job with an `on_end` of its own calls `django_jobs.models.job_row.note_end` there.  Raises as `task.enqueue`
+        does: after an error in the call, the row is as it was; after a StoreError at the commit, it is saved."""
+        database = router.db_for_write(type(self), instance=self)
+        with transaction.atomic(using=database):
+            self.job_id, self.state, self.error = new_id(now_ms()), "queued", ""
+            self.started_at = self.ended_at = None
+            self.save(using=database)
+            own = task._overrides.get("changed", {}).get("on_end", task._definition.on_end)
+            return task.using(job_id=self.job_id, on_end=own or NOTE_END).enqueue(*args, **kwargs)
+
+
+def note_end(end: dict[str, Any]) -> None:
+    """Write the end of a job into its row, if it has one.  A later end of the same job stays."""
+    began: datetime | None = end["started_at"]
+    at = as_stored(end["ended_at"])
+    for model in apps.get_models():
+        if issubclass(model, JobRow):
+            rows = model._base_manager.using(router.db_for_write(model)).filter(job_id=end["id"])
+            rows.filter(models.Q(ended_at=None) | models.Q(ended_at__lte=at)).update(
+                state=end["state"],
+                error=end["error"] or "",
+                started_at=None if began is None else as_stored(began),
+                ended_at=at,
+            )

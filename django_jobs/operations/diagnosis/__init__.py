@@ -1,0 +1,46 @@
+"""Findings: what is wrong now, since when, and what could not be checked.  Admin, commands, API and metrics show them.
+
+Facts are measured once (facts.py and what it calls); rules are pure functions from facts to findings."""
+
+from __future__ import annotations
+
+from django_jobs.operations.diagnosis.acknowledging import acknowledge, withdraw
+from django_jobs.operations.diagnosis.facts import Facts, ServerFacts, Unchecked, look_at_server, measure
+from django_jobs.operations.diagnosis.finding import Finding, Severity
+from django_jobs.operations.diagnosis.lines import Line, all_lines, line_of, server_lines
+from django_jobs.operations.diagnosis.report import (
+    Report,
+    acknowledged_text,
+    check,
+    findings_of,
+    old_name,
+    told,
+)
+from django_jobs.operations.diagnosis.why import Why, why
+from django_jobs.operations.diagnosis.workers import problems_of, too_slow
+
+__all__ = [
+    "Facts",
+    "Finding",
+    "Line",
+    "Report",
+    "ServerFacts",
+    "Severity",
+    "Unchecked",
+    "Why",
+    "acknowledge",
+    "acknowledged_text",
+    "all_lines",
+    "check",
+    "findings_of",
+    "line_of",
+    "look_at_server",
+    "measure",
+    "old_name",
+    "problems_of",
+    "server_lines",
+    "told",
+    "too_slow",
+    "why",
+    "withdraw",
+]

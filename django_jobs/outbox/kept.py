@@ -1,0 +1,49 @@
+"""The row of a deferred job or workflow, as its handle sees it.
+
+To cancel what is kept is to delete its row in the transaction that is open: if that is rolled back, the row is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import connections, transaction
+
+from django_jobs.outbox.entries import remove, rows
+
+
+class Kept:
+    """One row.  Until its transaction is committed, nobody else can have read it."""
+
+    def __init__(self, token: str, alias: str) -> None:
+        self.token, self._alias = token, alias
+        #: its transaction is committed.
+        self.is_committed = False
+        #: it was deleted in a transaction that has not been committed, or was rolled back.
+        self.is_leaving = False
+
+    def leave(self, gone: Callable[[], None]) -> bool:
+        """Delete the row, and call `gone` when that is committed.  Returns False if there is none."""
+        if not remove([self.token], self._alias):
+            return False
+
+        def left() -> None:
+            self.is_leaving = False
+            gone()
+
+        self.is_leaving = connections[self._alias].in_atomic_block
+        transaction.on_commit(left, using=self._alias, robust=self.is_leaving)
+        return True
+
+    def has_come_back(self, *, at_commit: bool = False) -> bool:
+        """Return whether the transaction that deleted it was rolled back.  Raises DatabaseError.
+
+        `at_commit`: the callbacks of the transaction run, so only the row itself can tell."""
+        if self.is_leaving:
+            is_back = self._exists() or not (at_commit or connections[self._alias].in_atomic_block)
+            self.is_leaving = not is_back
+            return is_back
+        return False
+
+    def _exists(self) -> bool:
+        """Return whether the row is there, as this connection sees it.  Raises DatabaseError."""
+        return bool(rows(self._alias).filter(token=self.token).exists())

@@ -1,0 +1,57 @@
+"""The errors that are remembered beyond their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.redis.connection.entries import chunks
+from django_jobs.stores.redis.failures.groups import Groups, pairs_of
+from django_jobs.stores.values.errors import KeptError, read_error
+
+#: Queues in one round trip, and errors that one call reads: about a second.
+QUEUES, MOST_READ = 200, 20_000
+#: Queues whose errors come in one round trip.
+TOGETHER = 20
+
+
+class Remembered(Groups):
+    """Errors of failed attempts.  These methods only read; lua/lib/errors.lua writes."""
+
+    def errors(self, queues: Sequence[str], signature: str | None = None) -> tuple[list[KeptError], list[str]]:
+        """Return the errors of these queues, in no order; and the queues that were not read, because there are too many
+        errors in all.  `signature`: only this error.  Entries that cannot be read are left out."""
+        if signature is not None:
+            field = signature.encode(errors="replace")
+            calls = [("HGET", self.keys.of(queue)["errors"], field) for queue in queues]
+            values = [value for some in chunks(calls, QUEUES) for value in self.transport.pipeline(some)]
+            pairs = zip(queues, values, strict=True)
+            return [each for queue, value in pairs if value and (each := read_error(queue, field, value))], []
+        names = {queue: self.keys.of(queue)["errors"] for queue in queues}
+        asked = [("HLEN", name) for name in names.values()]
+        sizes = [int(size) for some in chunks(asked, QUEUES) for size in self.transport.pipeline(some)]
+        wanted, left_out, read = list[str](), list[str](), 0
+        for queue, size in zip(names, sizes, strict=True):
+            read += size
+            if size:
+                (wanted if read <= MOST_READ else left_out).append(queue)
+        found_errors = list[KeptError]()
+        for some in chunks(wanted, TOGETHER):
+            replies = self.transport.pipeline([("HGETALL", names[queue]) for queue in some])
+            for queue, reply in zip(some, replies, strict=True):
+                found_errors += [found for key, value in pairs_of(reply) if (found := read_error(queue, key, value))]
+        return found_errors, left_out
+
+    def error_signatures(self, queues: Sequence[str]) -> set[str]:
+        """Return the signatures of the errors of these queues, and nothing else of them: few bytes, however many queues
+        remember the same errors."""
+        found: list[list[bytes]] = []
+        if not self._scripts_refused:
+            try:
+                found = [fields for _, fields in self._run_groups("errors", queues)]
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        if self._scripts_refused:
+            calls = [("HKEYS", self.keys.of(queue)["errors"]) for queue in queues]
+            found = [fields for some in chunks(calls, QUEUES) for fields in self.transport.pipeline(some)]
+        return {field.decode(errors="replace") for fields in found for field in fields}

@@ -1,0 +1,183 @@
+"""The jobs that `on_end` and `on_dead` name: each is enqueued once for each end.  And jobs that are to be retried in
+another queue: each arrives there once for each move (`Store.deliver`).
+
+The end of a job and its entry in `end_calls` are one move (lua/lib/finish.lua).  From then on anybody may do the rest,
+several processes at once, and again after a crash at any line: the id of the job is made of the end, no id is enqueued
+twice, and an entry is removed last.  Normally the process that ended the job does it at once; maintenance does what was
+left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.values import Job, JobInfo
+from django_jobs.enqueueing.request import DIGEST_LENGTH, NewJobRequest, request_for
+from django_jobs.enqueueing.submit import submit_separately
+from django_jobs.exceptions import CorruptRecord, JobsError, PayloadError, QueueFull, StoreError, UnknownJob
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.serialization.arguments import dump, read, read_value
+from django_jobs.serialization.masking import masked
+from django_jobs.serialization.model_references import ModelReference
+from django_jobs.serialization.record import decode
+from django_jobs.serialization.results import why_missing, without_worker
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
+
+logger = logging.getLogger("django_jobs")
+
+#: Names that this process does not know, and has logged.
+_warned: set[str] = set()
+
+
+def follow(store: Store, queue: str) -> int:
+    """Enqueue what follows from the ends of jobs in this queue, and deliver the jobs that have left it for another one.
+    Returns for how many ends this is done.
+
+    What cannot be enqueued now, because its queue is full or its name is not known here, stays for a later call.
+    Raises StoreError; then all entries of the part in hand stay."""
+    done, position = 0, 0
+    while True:
+        ends, position = store.end_calls(queue, position)
+        if ACTIVE and ends:
+            crashpoint("end_calls.read")
+        moved = {key for key, _ in ends if key.split(":", 2)[1:2] == ["moved"]}
+        over = [*_enqueue(queue, [end for end in ends if end[0] not in moved]), *store.deliver(queue, [*moved])]
+        if ACTIVE:
+            crashpoint("end_calls.enqueued")
+        store.drop_end_calls(queue, over)
+        if ACTIVE and over:
+            crashpoint("end_calls.dropped")
+        done += len(over)
+        if not position:
+            return done
+
+
+def _enqueue(queue: str, ends: list[tuple[str, JobInfo]]) -> list[str]:
+    """Return the keys of the ends from which nothing more follows."""
+    waiting: set[str] = set()
+    keys: list[str] = []
+    requests: list[NewJobRequest] = []
+    for key, info in ends:
+        try:
+            job = decode(info.id, queue, info.record)
+        except CorruptRecord as error:
+            logger.error("No job can be enqueued for the end of job %s in queue %r: %s", info.id, queue, error)
+            continue
+        state = key.split(":", 2)[1]
+        for name in _called(job, state):
+            try:
+                requests.append(_request(name, key, state, job, info))
+                keys.append(key)
+            except UnknownJob as error:
+                waiting.add(key)
+                _warn(job, name, error)
+    for key, request, answer in zip(keys, requests, _submit(requests), strict=True):
+        if isinstance(answer, QueueFull):
+            waiting.add(key)
+        elif isinstance(answer, Exception):
+            logger.error("%s cannot be enqueued for the end of a job in queue %r: %s", request.name, queue, answer)
+    return [key for key, _ in ends if key not in waiting]
+
+
+def _called(job: Job, state: str) -> Iterator[str]:
+    if job.controls.on_end is not None:
+        yield job.controls.on_end
+    if job.controls.on_dead is not None and state == "dead":
+        yield job.controls.on_dead
+
+
+def _request(name: str, key: str, state: str, job: Job, info: JobInfo) -> NewJobRequest:
+    """Raises UnknownJob."""
+    request = request_for(registry.get(name), [_told(state, job, info)], {})
+    same = sha256(f"{job.queue}\n{key}\n{name}".encode()).hexdigest()
+    request.id, request.digest, request.scope = same[:32], same[:DIGEST_LENGTH], job.options.scope
+    # The entry is the note that this has to be done: there is no transaction to wait for, and nobody waits for room.
+    request.on_commit, request.outbox, request.block_timeout = False, False, 0
+    return request
+
+
+def _submit(requests: list[NewJobRequest]) -> list[Any]:
+    """Return a handle or an error for each."""
+    try:
+        return submit_separately(requests)
+    except StoreError:
+        raise
+    except Exception:  # of the project's enqueue middleware: it must not keep other jobs from being enqueued
+        return [_submit_one(request) for request in requests]
+
+
+def _submit_one(request: NewJobRequest) -> Any:
+    try:
+        return submit_separately([request])[0]
+    except StoreError:
+        raise
+    except Exception as error:
+        return error
+
+
+def _told(state: str, job: Job, info: JobInfo) -> dict[str, Any]:
+    """Return the argument of the job: what is known of the end, without sensitive values."""
+    shown = masked(info)
+    last = info.attempts[-1] if info.attempts else None
+    has_succeeded = state == "succeeded"
+    args: Any
+    kwargs: Any
+    told_job = decode(shown.id, job.queue, shown.record)
+    try:
+        args, kwargs = read(told_job.args)
+    except PayloadError:  # all of it is hidden
+        args = kwargs = None
+    run_ms = info.run_ms if has_succeeded or last is None else last.run_ms
+    ended_at = datetime.fromtimestamp(info.at / 1000, UTC)
+    told = {
+        "id": job.id,
+        "name": registry.current_name(job.name),
+        "queue": job.queue,
+        "state": state,
+        "args": _plain(args),
+        "kwargs": _plain(kwargs),
+        "result": _plain(_result(shown)) if has_succeeded else None,
+        "error": shown.attempts[-1].said if last is not None and not has_succeeded else None,
+        "attempts": max(last.attempt if last else 0, info.earlier + info.failures + info.crashes + has_succeeded),
+        "started_at": ended_at - timedelta(milliseconds=run_ms) if run_ms >= 0 else None,
+        "ended_at": ended_at,
+        "meta": told_job.meta or {},
+    }
+    for large in (("result",), ("args", "kwargs"), ("error",)):
+        if len(dump([told], {})) <= get_settings().max_payload:
+            break
+        told |= dict.fromkeys(large)
+    return told
+
+
+def _result(info: JobInfo) -> Any:
+    stored = without_worker(info.result or b"null")
+    try:
+        return None if why_missing(stored) else read_value(stored)
+    except PayloadError:  # a part of it is hidden
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """Return the value without model instances: their rows may be gone when the job runs."""
+    if isinstance(value, ModelReference):
+        return {"model": value.model._meta.label, "pk": value.pk}
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(each) for each in value)
+    return value
+
+
+def _warn(job: Job, name: str, error: JobsError) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        logger.warning("The end of job %s waits for a process that knows %r: %s", job.id, name, error)

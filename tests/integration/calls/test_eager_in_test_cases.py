@@ -1,0 +1,92 @@
+"""EAGER in a project's own tests, whose transaction never commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import TestCase, TransactionTestCase, override_settings
+
+from django_jobs import chain
+from tests.integration import sample_jobs
+from tests.integration.sample_jobs import failing, receipt
+
+#: A store that nobody can reach: eager jobs need none.
+EAGER: dict[str, Any] = {"STORE": "redis://nowhere.invalid:1/0", "EAGER": True}
+SEVEN = [("receipt", (7, False))]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    sample_jobs.ran.clear()
+
+
+@override_settings(DJANGO_JOBS=EAGER)
+class InsideTestCase(TestCase):
+    def test_a_job_runs_at_once(self) -> None:
+        assert receipt.enqueue(7).result == "receipt 7"
+
+    def test_a_job_runs_at_once_in_an_inner_block_which_cannot_undo_it(self) -> None:
+        with transaction.atomic():
+            receipt.enqueue(7)
+            assert sample_jobs.ran == SEVEN
+            transaction.set_rollback(True)
+        assert sample_jobs.ran == SEVEN
+
+    def test_jobs_of_enqueue_many_run_at_once(self) -> None:
+        with transaction.atomic():
+            first, second = receipt.enqueue_many([(7,), (8,)])
+            assert (first.result, second.result) == ("receipt 7", "receipt 8")
+
+    def test_where_callbacks_are_executed_a_job_runs_at_the_end(self) -> None:
+        with self.captureOnCommitCallbacks(execute=True) as callbacks, transaction.atomic():
+            handle = receipt.enqueue(7)
+            assert (handle.state, sample_jobs.ran) == ("deferred", [])
+        assert (handle.state, sample_jobs.ran, len(callbacks)) == ("succeeded", SEVEN, 1)
+        receipt.enqueue(7)
+        assert sample_jobs.ran == SEVEN * 2
+
+    def test_where_callbacks_are_executed_a_rollback_discards_the_job(self) -> None:
+        with self.captureOnCommitCallbacks(execute=True), transaction.atomic():
+            receipt.enqueue(7)
+            transaction.set_rollback(True)
+        assert sample_jobs.ran == []
+
+    def test_a_job_that_an_executed_callback_enqueues_runs_at_once(self) -> None:
+        with self.captureOnCommitCallbacks(execute=True):
+            transaction.on_commit(lambda: receipt.enqueue(7))
+        assert sample_jobs.ran == SEVEN
+
+    def test_errors_are_raised_if_that_is_wanted(self) -> None:
+        assert failing.enqueue(7).state == "retry"
+        with override_settings(DJANGO_JOBS=EAGER | {"EAGER_PROPAGATES": True}):
+            with self.assertRaisesMessage(ValueError, "no order 7"):
+                failing.enqueue(7)
+            with self.assertRaisesMessage(ValueError, "no order 7"), self.captureOnCommitCallbacks(execute=True):
+                failing.enqueue(7)
+            with self.assertRaisesMessage(ValueError, "no order 7"):
+                chain(failing.s(7), failing.s(8)).enqueue()
+            assert sample_jobs.snoozing.enqueue().state == "scheduled"
+            assert receipt.enqueue(7).state == "succeeded"
+
+
+@override_settings(DJANGO_JOBS=EAGER)
+class OutsideOfTestCase(TransactionTestCase):
+    def test_a_job_waits_for_the_commit(self) -> None:
+        with transaction.atomic():
+            receipt.enqueue(7)
+            assert sample_jobs.ran == []
+        assert sample_jobs.ran == SEVEN
+
+
+@pytest.mark.django_db
+@override_settings(DJANGO_JOBS=EAGER)
+def test_the_fixtures_of_pytest_django_do_as_test_case_does(django_capture_on_commit_callbacks: Any) -> None:
+    with transaction.atomic():
+        receipt.enqueue(7)
+    assert sample_jobs.ran == SEVEN
+    with django_capture_on_commit_callbacks(execute=True):
+        receipt.enqueue(7)
+        assert sample_jobs.ran == SEVEN
+    assert sample_jobs.ran == SEVEN * 2

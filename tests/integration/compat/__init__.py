@@ -1,0 +1,1 @@
+"""Projects that were written for Celery."""

@@ -1,0 +1,1 @@
+"""A project with tasks of Celery's kind, for real workers."""

@@ -1,0 +1,65 @@
+"""What it costs to look: a bounded number of round trips, whatever the number of queues, in trouble, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_jobs import browse
+from django_jobs.core.values import Controls, State
+from django_jobs.operations import diagnosis
+from django_jobs.stores import use_store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.redis.connection.transport import Transport
+from tests.conftest import Clock
+from tests.support.console_data import Filler, worker_info
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The round trips of the store: a pipeline is one."""
+    made: list[str] = []
+    for name in ("command", "run", "pipeline"):
+        real = getattr(Transport, name)
+
+        def counted(self: Any, *args: Any, _name: str = name, _real: Any = real, **more: Any) -> Any:
+            made.append(f"{_name} {args[0]}" if _name == "command" else _name)
+            return _real(self, *args, **more)
+
+        monkeypatch.setattr(Transport, name, counted)
+    return made
+
+
+@pytest.mark.parametrize(("queues", "well", "ill"), [(1, 25, 60), (6, 25, 110), (500, 40, 260)])
+def test_looking_costs_a_bounded_number_of_round_trips(
+    safe_store: Store, clock: Clock, settings: Any, calls: list[str], queues: int, well: int, ill: int
+) -> None:
+    names = ["default", *(f"q{n}" for n in range(1, queues))]
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {name: {} for name in names}}
+    use_store(safe_store)
+    filler = Filler(safe_store)
+
+    def look() -> diagnosis.Report:
+        safe_store.publish_worker("web-1:4711", worker_info(queues=names, started_at=clock(), children=[]), 600_000)
+        browse.publish_snapshot()
+        calls.clear()
+        return diagnosis.check()
+
+    report = look()
+    assert (report.findings, list(report.unchecked)) == ([], [])
+    assert len(calls) <= well, calls
+    for name in names:
+        for _ in range(3):
+            filler.add("tests.limited", queue=name, controls=Controls(limit_key="k", limit=1))
+        filler.claim(name, 3)
+        for _ in range(11 if queues < 500 else 1):
+            filler.make(State.RETRY, queue=name)
+    clock.advance(3_600_000)
+    report = look()
+    assert len(calls) <= ill, calls
+    stuck = [each for each in report.findings if each.cause == "hung"]
+    assert len(stuck) == min(queues, 20)
+    assert [each.number for each in report.unchecked if each.what == "work"] == [480] * (queues == 500)

@@ -1,0 +1,1 @@
+"""No job meets another: not in its connections, its threads, its arguments, or its worker."""

@@ -1,0 +1,596 @@
+"""With OUTBOX, what is enqueued inside atomic() is part of the transaction, and reaches the store in any case."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import override_settings
+from django.utils import timezone
+
+from django_jobs import Batch, BatchClosed, DuplicateJob, JobHandle, StoreUnavailable, chain
+from django_jobs.core.values import Claim
+from django_jobs.enqueueing import commits
+from django_jobs.operations import relay
+from django_jobs.outbox import backlog, rows
+from django_jobs.signals import job_enqueued
+from django_jobs.stores import get_store, use_store
+from django_jobs.stores.redis import Store
+from django_jobs.workflows import engine
+from tests.contract.acts import done
+from tests.integration.sample_jobs import receipt, short, strict, unique
+from tests.integration.ways_in import WAYS_IN, enqueue
+
+SETTINGS: dict[str, Any] = {
+    "STORE": "memory",
+    "QUEUES": {"default": {}, "small": {"MAX_LENGTH": 1}, "patient": {"MAX_LENGTH": 1, "ON_FULL": "block"}},
+    "OUTBOX": True,
+}
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(relay, "SPARE", 0.0)
+    commits._away_until.clear()
+    with override_settings(DJANGO_JOBS=SETTINGS):
+        yield
+    use_store(None)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A context in which every call to the store fails as when nobody listens there."""
+
+    @contextmanager
+    def is_away() -> Iterator[list[str]]:
+        asked: list[str] = []
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            asked.append("call")
+            raise StoreUnavailable("Nobody listens.")
+
+        with monkeypatch.context() as patch:
+            for name in ("enqueue", "enqueue_ahead", "join_batch", "add_workflow"):
+                patch.setattr(Store, name, refuse)
+            yield asked
+        commits._away_until.clear()
+
+    return is_away
+
+
+def kept() -> list[str]:
+    return list(rows("default").values_list("key", flat=True))
+
+
+def stored(handle: JobHandle) -> bool:
+    return get_store().get(handle.queue, handle.id) is not None
+
+
+def counted(queue: str = "default") -> int:
+    return sum(get_store().stats([queue])[0].counts.values())
+
+
+def claim(queue: str, limit: int = 1) -> list[Claim]:
+    return list(get_store().claim(queue, "me", limit, lease=30_000).claims)
+
+
+def run(queue: str) -> None:
+    get_store().complete(queue, [done(each) for each in claim(queue)])
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN)
+class TestEveryWayIn:
+    def test_writes_a_row_and_removes_it_when_the_store_has_the_job(self, way_in: str) -> None:
+        with transaction.atomic():
+            handle = enqueue(way_in)
+            assert (handle.state, kept()) == ("deferred", [handle.id])
+            assert not stored(handle)
+        assert handle.state in ("queued", "scheduled")
+        assert (stored(handle), kept(), counted()) == (True, [], 1)
+
+    def test_leaves_nothing_after_a_rollback_of_all_or_of_the_savepoint(self, way_in: str) -> None:
+        with transaction.atomic():
+            enqueue(way_in)
+            transaction.set_rollback(True)
+        with transaction.atomic(), transaction.atomic():
+            enqueue(way_in)
+            transaction.set_rollback(True)
+        assert relay.relay() == 0
+        assert (kept(), counted()) == ([], 0)
+
+    def test_is_sent_later_under_its_id_when_the_store_is_away(self, way_in: str, away: Any) -> None:
+        with away(), transaction.atomic():
+            handle = enqueue(way_in)
+        assert (handle.state, kept()) == ("deferred", [handle.id])
+        assert handle.refresh().state == "deferred"
+        assert relay.relay() == 1
+        assert (stored(handle), kept(), counted()) == (True, [], 1)
+        assert handle.refresh().state in ("queued", "scheduled")
+
+    def test_is_never_sent_once_it_was_cancelled(self, way_in: str, away: Any) -> None:
+        with transaction.atomic():
+            assert enqueue(way_in).cancel()
+        with away(), transaction.atomic():
+            handle = enqueue(way_in)
+        assert handle.cancel()
+        assert (handle.state, relay.relay(), kept(), counted()) == ("cancelled", 0, [], 0)
+
+
+def test_what_was_sent_and_not_removed_is_not_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_jobs.outbox.remove", lambda ids, alias: 0)
+    with transaction.atomic():
+        handle = receipt.enqueue(7)
+        receipt.enqueue_in(60, 8)
+    get_store().cancel("default", [handle.id])
+    assert len(kept()) == 2
+    assert relay.relay() == 2
+    assert (kept(), counted()) == ([], 2)
+    assert handle.refresh().state == "cancelled"
+
+
+@pytest.mark.parametrize("policy", ["skip", "replace", "raise"])
+def test_an_equal_job_that_was_settled_and_not_removed_is_not_run_again(
+    monkeypatch: pytest.MonkeyPatch, policy: Any
+) -> None:
+    unique.enqueue(7)
+    monkeypatch.setattr("django_jobs.outbox.remove", lambda ids, alias: 0)
+    with suppress(DuplicateJob), transaction.atomic():
+        unique.using(on_conflict=policy).enqueue(7)
+    run("default")
+    assert (relay.relay(), kept(), counted()) == (1, [], 1)
+
+
+@pytest.mark.parametrize("many", [1, 3])
+def test_a_job_that_is_sent_twice_is_announced_once(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    told: list[str] = []
+
+    def note(job_id: str, **_: Any) -> None:
+        told.append(job_id)
+
+    monkeypatch.setattr("django_jobs.outbox.remove", lambda ids, alias: 0)
+    job_enqueued.connect(note)
+    try:
+        with transaction.atomic():
+            handles = receipt.enqueue_many([(number,) for number in range(many)])
+            handles += receipt.using(priority=3).enqueue_many([(number,) for number in range(many)])
+            handles.append(receipt.enqueue_in(60, 8))
+        assert relay.relay() == 2 * many + 1
+    finally:
+        job_enqueued.disconnect(note)
+    assert sorted(told) == sorted(handle.id for handle in handles)
+
+
+def test_a_store_that_is_away_is_asked_once_a_second(away: Any) -> None:
+    with away() as asked:
+        handles = []
+        for number in range(20):
+            with transaction.atomic():
+                handles.append(receipt.enqueue(number))
+        assert len(asked) == 1
+    assert relay.relay() == 20
+    assert all(stored(handle) for handle in handles)
+
+
+def test_the_rest_is_sent_in_the_order_of_the_calls(away: Any) -> None:
+    with away():
+        for number in range(30):
+            with transaction.atomic():
+                receipt.enqueue_many([(10 * number + each,) for each in range(10)])
+    relay.relay()
+    claims = claim("default", 300)
+    assert [claim.record.rpartition(b"\n")[2] for claim in claims] == [b"[[%d],{}]" % n for n in range(300)]
+
+
+def test_without_a_transaction_and_for_calls_that_want_none_nothing_is_written(away: Any) -> None:
+    with away() as asked:
+        for call in (receipt, receipt.using(on_commit=False)):
+            with pytest.raises(StoreUnavailable):
+                call.enqueue(7)
+        with pytest.raises(StoreUnavailable), transaction.atomic():
+            receipt.using(outbox=False).enqueue(7)
+        assert len(asked) == 3
+    assert kept() == []
+
+
+def test_always_writes_outside_of_transactions_too(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=SETTINGS | {"OUTBOX": "always"}):
+        assert receipt.enqueue(1).state == "queued"
+        with away():
+            assert receipt.enqueue(2).state == "deferred"
+            assert [each.state for each in receipt.enqueue_many([(3,), (4,)])] == ["deferred", "deferred"]
+            chain(receipt.s(5), receipt.s(6)).enqueue()
+            with Batch("b") as batch:
+                receipt.enqueue(7)
+        assert (relay.relay(), relay.relay()) == (5, 1), "the batch ends last"
+        assert counted() == 6
+        assert batch.handle.state == "running"
+
+
+def test_a_full_queue_lets_the_entry_wait_and_holds_up_nobody_else(away: Any) -> None:
+    for queue in ("small", "patient"):
+        receipt.using(queue=queue).enqueue(0)
+        with transaction.atomic():
+            waits = receipt.using(queue=queue).enqueue(1)
+        assert waits.state == "deferred"
+    with away(), transaction.atomic():
+        other = receipt.enqueue(2)
+    assert (relay.relay(), stored(other), stored(waits), len(kept())) == (1, True, False, 2)
+    for queue in ("small", "patient"):
+        run(queue)
+    assert (relay.relay(), kept()) == (2, [])
+    assert waits.refresh().state == "queued"
+
+
+def test_entries_that_wait_do_not_use_up_the_time_of_those_behind_them(
+    away: Any, time: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt.using(queue="small").enqueue(0)
+    with away(), transaction.atomic():
+        waiting = [chain(receipt.using(queue="small").s(number)).enqueue() for number in range(5)]
+        handle = receipt.enqueue(9)
+    stats = Store.stats
+
+    def slow(self: Store, *args: Any) -> Any:
+        time.now += relay.SLICE * 0.6
+        return stats(self, *args)
+
+    monkeypatch.setattr(Store, "stats", slow)
+    monkeypatch.setattr(relay, "monotonic", time)
+    assert [relay.relay() for _ in range(3)] == [0, 0, 1]
+    assert stored(handle)
+    run("small")
+    assert sum(relay.relay() for _ in range(3)) == 1
+    assert waiting[0].state == "running", "the first that waits is the first that is sent"
+
+
+def test_data_of_many_entries_are_not_in_memory_together(away: Any) -> None:
+    def most(number: int) -> int:
+        with away(), transaction.atomic():
+            receipt.enqueue_many([("x" * 500_000,)] * number)
+        tracemalloc.start()
+        try:
+            assert relay.relay() == number
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    with override_settings(DJANGO_JOBS=SETTINGS | {"MAX_PAYLOAD": 600_000}):
+        assert most(60) < 1.5 * most(20)
+
+
+def test_try_enqueue_waits_for_no_room() -> None:
+    receipt.using(queue="small").enqueue(0)
+    with transaction.atomic():
+        handle = receipt.using(queue="small").try_enqueue(1)
+    assert (handle.state if handle else "", kept()) == ("full", [])
+
+
+def test_a_duplicate_ends_as_one(away: Any) -> None:
+    unique.enqueue(7)
+    with transaction.atomic():
+        here = unique.enqueue(7)
+    with away(), transaction.atomic():
+        unique.enqueue(7)
+    with away(), transaction.atomic():
+        strict.enqueue(7)
+        strict.enqueue(7)
+    assert (here.state, relay.relay(), kept()) == ("duplicate", 3, [])
+    assert counted() == 2
+
+
+def test_an_old_entry_is_not_sent_until_somebody_decides_it(away: Any) -> None:
+    with away(), transaction.atomic():
+        receipt.enqueue(1)
+        receipt.enqueue(2)
+    rows("default").update(fresh_at=timezone.now() - timedelta(days=1))
+    assert (relay.relay(), counted()) == (0, 0)
+    first, second = rows("default").filter(is_held=True)
+    assert "IDEMPOTENCY" in first.reason
+    assert relay.send_again([first.pk]) == 1
+    assert relay.delete([second.pk]) == 1
+    assert (relay.relay(), kept(), counted()) == (1, [], 1)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_an_entry_of_a_machine_whose_clock_is_wrong_is_sent_at_once(away: Any, hours: int) -> None:
+    with away(), transaction.atomic():
+        handle = receipt.enqueue(1)
+    row = rows("default").get()
+    token = f"{int(row.token[:12], 16) + hours * 3_600_000:012x}{row.token[12:]}"
+    rows("default").update(token=token)
+    assert (relay.relay(), stored(handle)) == (1, True)
+
+
+def test_an_entry_is_left_to_its_process_for_a_moment(away: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with away(), transaction.atomic():
+        receipt.enqueue(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(relay, "SPARE", 60.0)
+        assert relay.relay() == 0
+    assert relay.relay() == 1
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_an_entry_has_its_age_while_the_clocks_change(away: Any, hours: int) -> None:
+    """Without USE_TZ, its columns have local times: of the time before the change, or after it."""
+    with override_settings(DJANGO_JOBS=SETTINGS | {"IDEMPOTENCY": 1800}):
+        with away(), transaction.atomic():
+            receipt.enqueue(1)
+        then = timezone.now() + timedelta(hours=hours)
+        rows("default").update(created=then, fresh_at=then)
+        found = backlog()
+        assert found is not None
+        assert found.oldest < 600
+        assert (relay.relay(), kept()) == (1, [])
+
+
+def test_a_queue_that_a_deploy_removed_and_data_that_nobody_can_read_are_held(away: Any) -> None:
+    with away(), transaction.atomic():
+        receipt.using(queue="small").enqueue(1)
+        for number in range(2, 5):
+            receipt.enqueue(number)
+    two, three = rows("default").filter(queue="default")[:2]
+    rows("default").filter(pk=two.pk).update(data=b"nonsense")
+    rows("default").filter(pk=three.pk).update(data=bytes(three.data).replace(b'"format":1', b'"format":9'))
+    with override_settings(DJANGO_JOBS=SETTINGS | {"QUEUES": {"default": {}}}):
+        assert relay.relay() == 1
+    reasons = list(rows("default").filter(is_held=True).values_list("reason", flat=True))
+    assert len(reasons) == 3
+    assert "'small' is not in DJANGO_JOBS['QUEUES']" in reasons[0]
+    assert "cannot be read" in reasons[1]
+    assert "has format 9" in reasons[2]
+
+
+def test_a_workflow_starts_whole_and_once(away: Any) -> None:
+    with away(), transaction.atomic():
+        handle = chain(receipt.s(1), receipt.s(2)).enqueue()
+        assert handle.state == "deferred"
+    assert (handle.state, kept()) == ("deferred", [handle.id])
+    row = rows("default").get()
+    assert (relay.relay(), handle.state, counted()) == (1, "running", 1)
+    row.save(using="default", force_insert=True)
+    assert (relay.relay(), handle.state, counted()) == (1, "running", 1)
+    with away(), transaction.atomic():
+        cancelled = chain(receipt.s(1), receipt.s(2)).enqueue()
+    cancelled.cancel()
+    assert (relay.relay(), cancelled.state, kept()) == (0, "cancelled", [])
+
+
+def test_a_batch_ends_after_its_jobs_have_come(away: Any) -> None:
+    first = receipt.using(queue="small").enqueue(0)
+    with transaction.atomic(), Batch("b", on_complete=receipt.s(9)) as batch:
+        receipt.using(queue="small").enqueue(1)
+        receipt.enqueue(2)
+    assert len(kept()) == 2, "the job that waits for room, and the end of the batch"
+    run("default")
+    assert relay.relay() == 0
+    assert batch.handle.state == "running"
+    assert first.cancel()
+    assert relay.relay() == 1
+    assert relay.relay() == 1
+    assert kept() == []
+    engine.advance(get_store(), "default")
+    assert batch.handle.counts == batch.handle.counts | {"live": 1, "succeeded": 1}
+
+
+def test_what_a_worker_has_read_already_is_not_run_after_it_was_cancelled(away: Any) -> None:
+    with away(), transaction.atomic():
+        handle = receipt.enqueue(1)
+    row = rows("default").get()
+    assert handle.cancel()
+    row.save(using="default")  # as a worker sees it that has read it before
+    assert (relay.relay(), kept(), counted()) == (1, [], 0)
+
+
+@pytest.mark.parametrize("odd", [b'"run_in":"soon"', b'"run_at":null', b'"digest":[]', b'"at":"x"', b'"record":"x"'])
+def test_odd_values_in_a_row_hold_it_and_nothing_else(away: Any, odd: bytes) -> None:
+    with away(), transaction.atomic():
+        receipt.enqueue_in(60, 1)
+        other = receipt.enqueue(2)
+    first = rows("default").first()
+    name = odd.partition(b":")[0]
+    line, _, rest = bytes(first.data).partition(b"\n")
+    head = json.loads(line)
+    value = json.loads(odd.partition(b":")[2])
+    key = name.decode().strip('"')
+    (head if key in ("at", "record") else head["job"])[key] = value
+    rows("default").filter(pk=first.pk).update(data=json.dumps(head).encode() + b"\n" + rest)
+    assert (relay.relay(), stored(other)) == (1, True)
+    assert "cannot be read" in rows("default").get(is_held=True).reason
+
+
+def test_a_damaged_queue_holds_up_only_its_own_entries(away: Any) -> None:
+    with away(), transaction.atomic():
+        receipt.using(queue="small").enqueue(1)
+        other = receipt.enqueue(2)
+    store = get_store()
+    store.transport.command("SET", store.keys.of("small")["jobs"], "not a hash")
+    assert (relay.relay(), stored(other), len(kept())) == (1, True, 1)
+    assert rows("default").get().reason != ""
+
+
+def test_an_id_of_the_callers_is_enqueued_once_whether_it_waited_or_not(away: Any) -> None:
+    with away(), transaction.atomic():
+        receipt.using(job_id="mine").enqueue(1)
+    receipt.using(job_id="mine").enqueue(1)
+    with transaction.atomic():
+        receipt.using(job_id="mine").enqueue(1)
+    assert (relay.relay(), kept(), counted()) == (1, [], 1)
+
+
+def test_a_batch_that_is_closed_refuses_its_own_jobs_only() -> None:
+    with transaction.atomic(), Batch("b") as batch:
+        receipt.enqueue(0)
+    batch.handle.cancel()
+    around: list[JobHandle] = []
+    closed: list[JobHandle] = []
+
+    def enqueue_three() -> None:
+        with transaction.atomic():
+            around.append(receipt.enqueue(1))
+            with batch:
+                closed.append(receipt.enqueue(2))
+            around.append(receipt.enqueue(3))
+
+    with pytest.raises(BatchClosed):
+        enqueue_three()
+    assert [stored(each) for each in around] == [True, True]
+    assert [each.state for each in (*around, *closed)] == ["queued", "queued", "cancelled"]
+    assert kept() == [batch.handle.id], "its end: Django calls nothing after a callback that raises"
+
+
+def test_a_job_that_its_batch_gave_up_is_refused_alone(away: Any) -> None:
+    """At the commit as by a worker: the others of the same call are enqueued."""
+    with Batch("b") as batch:
+        receipt.enqueue(0)
+    handles: list[JobHandle] = []
+
+    def enqueue_three() -> None:
+        with batch, transaction.atomic():
+            handles.extend(receipt.enqueue(number) for number in range(3))
+            get_store().void("default", [handles[1].id])
+
+    with pytest.raises(BatchClosed, match="gave up job"):
+        enqueue_three()
+    assert [stored(each) for each in handles] == [True, False, True]
+    assert [each.state for each in handles] == ["queued", "cancelled", "queued"]
+    with away():
+        handles.clear()
+        enqueue_three()
+    assert relay.relay() == 2
+    assert [stored(each) for each in handles] == [True, False, True]
+    assert "gave up job" in rows("default").get(is_held=True).reason
+
+
+def test_a_batch_that_was_cancelled_refuses_jobs_that_come_late_and_not_those_that_it_has(
+    monkeypatch: pytest.MonkeyPatch, away: Any
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("django_jobs.outbox.remove", lambda ids, alias: 0)
+        with transaction.atomic(), Batch("b") as batch:
+            was_sent = receipt.enqueue(1)
+    rows("default").filter(kind="close").delete()
+    with away(), batch, transaction.atomic():
+        late = receipt.enqueue(2)
+    batch.handle.cancel()
+    relay.relay()
+    assert list(rows("default").filter(kind="job").values_list("key", "is_held")) == [(late.id, True)]
+    assert was_sent.refresh().state == "cancelled"
+
+
+def test_a_batch_with_the_transaction_inside_it_ends_after_its_jobs(away: Any) -> None:
+    with Batch("b", on_complete=receipt.s(9)) as batch, away(), transaction.atomic():
+        receipt.enqueue(1)
+    assert len(kept()) == 2, "the job, and the end of the batch"
+    assert (relay.relay(), relay.relay(), kept()) == (1, 1, [])
+    assert batch.handle.state == "running"
+
+
+def test_a_job_that_joined_its_batch_and_waits_for_its_store_is_not_given_up(
+    make_redis_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_redis_store()
+    use_store(store)
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailable("Nobody listens.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "enqueue", refuse)
+        with transaction.atomic(), Batch("b", on_success=receipt.s(9)) as batch:
+            receipt.enqueue(1)
+            given_up = receipt.enqueue(2)
+    assert rows("default").filter(key=given_up.id).delete()[0] == 1, "as an operator deletes it"
+    clock.advance(2 * engine.CHECK)
+    engine.check(store, batch.id, 1000)
+    assert (relay.relay(), relay.relay()) == (1, 1), "the job, and the end of the batch"
+    assert batch.handle.counts == batch.handle.counts | {"live": 1, "deleted": 1}
+
+
+def test_two_transactions_with_one_id_have_each_its_row(away: Any) -> None:
+    with away(), transaction.atomic():
+        first = receipt.using(job_id="one").enqueue(1)
+    receipt.using(queue="small").enqueue(0)
+    with transaction.atomic():
+        second = receipt.using(job_id="one", queue="small").try_enqueue(1)
+    assert (second.state if second else "", kept()) == ("full", ["one"])
+    assert (relay.relay(), stored(first)) == (1, True)
+
+
+def test_what_is_settled_stays_so_when_the_store_goes_away_within_a_page(monkeypatch: Any, away: Any) -> None:
+    with away(), transaction.atomic():
+        receipt.enqueue(1)
+        receipt.using(queue="patient").enqueue(2)
+    enqueue = Store.enqueue
+
+    def half(self: Store, queue: str, *args: Any, **kwargs: Any) -> Any:
+        if queue == "patient":
+            raise StoreUnavailable("Nobody listens.")
+        return enqueue(self, queue, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "enqueue", half)
+        assert relay.relay() == 1
+        with pytest.raises(StoreUnavailable):
+            relay.relay()
+    assert len(kept()) == 1
+
+
+def test_a_node_of_a_cluster_that_is_away_holds_up_only_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither at the commit nor in a worker, and each of its calls is tried once."""
+    asked: list[str] = []
+
+    def refusing(name: str) -> Any:
+        real = getattr(Store, name)
+
+        def call(self: Store, place: str, *args: Any, **kwargs: Any) -> Any:
+            if place == "patient" or name == "add_workflow":
+                asked.append(name)
+                raise StoreUnavailable("Nobody listens.")
+            return real(self, place, *args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "server_of", lambda self, place: "b" if place == "patient" or place[0] == "~" else "a")
+        for name in ("enqueue", "add_workflow"):
+            patch.setattr(Store, name, refusing(name))
+        for number in range(3):
+            with transaction.atomic():
+                chain(receipt.s(number)).enqueue()
+                there = receipt.using(queue="patient").enqueue(number)
+                here = receipt.enqueue(number)
+            assert (there.state, here.state) == ("deferred", "queued")
+        assert asked == ["add_workflow", "enqueue"]
+        with transaction.atomic():
+            relayed = receipt.enqueue(9)
+            row = rows("default").get(key=relayed.id)
+        row.save(using="default", force_insert=True)
+        asked.clear()
+        assert relay.relay() == 1
+        assert asked == ["add_workflow", "enqueue"]
+    commits._away_until.clear()
+    assert (len(kept()), relay.relay(), len(kept())) == (6, 4, 2), "the queue has room for one"
+
+
+def test_a_job_that_was_to_run_long_ago_expires_by_its_own_time(away: Any) -> None:
+    with away(), transaction.atomic():
+        receipt.using(run_at=timezone.now() - timedelta(hours=2)).enqueue(1)
+        short.enqueue_at(timezone.now() + timedelta(seconds=60), 5)
+    row = rows("default").last()
+    line, _, rest = bytes(row.data).partition(b"\n")
+    head = json.loads(line)
+    head["at"] -= 3_600_000
+    head["job"]["run_at"] -= 3_600_000
+    rows("default").filter(pk=row.pk).update(data=json.dumps(head).encode() + b"\n" + rest)
+    relay.relay()
+    claimed = claim("default", 10)
+    assert [each.record.rpartition(b"\n")[2] for each in claimed] == [b"[[1],{}]"]
