@@ -142,6 +142,13 @@ class Site:
         """state → jobs."""
         return self.store.stats([queue])[0].counts
 
+    def repeats(self) -> str:
+        """Each event of the jobs that started more than once, and what the pools logged: for the message of a test."""
+        events = self.ledger.read()
+        starts = Counter(event.id for event in events if event.kind == "start")
+        lines = [str(event) for event in events if starts[event.id] > 1]
+        return "\n".join([*lines, *(pool.text() for pool in self.pools)])
+
     def drained(self, queue: str = "default") -> bool:
         """Is nothing left that will run?"""
         counts = self.counts(queue)

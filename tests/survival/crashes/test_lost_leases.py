@@ -95,7 +95,7 @@ def test_a_worker_that_wakes_up_goes_on_with_what_nobody_has_taken(site: Site) -
     site.ledger.wait("end", 6, seconds=20)
     site.wait_drained()
     assert pool.stop() == 0
-    assert site.verdict().duplicates == 0
+    assert site.verdict().duplicates == 0, site.repeats()
 
 
 @pytest.mark.accepts("R04", "R25", "G60", "P14")

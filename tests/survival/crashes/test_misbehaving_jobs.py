@@ -82,4 +82,4 @@ def test_a_job_that_lets_no_other_thread_run_for_five_leases_is_not_taken_over(s
     site.ledger.wait("end", 1)
     site.wait_drained()
     assert all(pool.stop() == 0 for pool in pools)
-    assert site.verdict().duplicates == 0
+    assert site.verdict().duplicates == 0, site.repeats()

@@ -69,5 +69,5 @@ def test_rolling_restarts_lose_and_repeat_nothing(site: Site) -> None:
     site.wait_drained(seconds=120)
     assert all(pool.stop() == 0 for pool in pools)
     verdict = site.verdict()
-    assert verdict.duplicates == 0
+    assert verdict.duplicates == 0, site.repeats()
     assert len(verdict.ended) == rounds * each

@@ -165,7 +165,7 @@ def test_a_slot_that_moves_under_load_disturbs_no_job(changing: Changing, turn: 
     assert all(pool.stop() == 0 for pool in pools)
     verdict = judge(site.ledger.read(), changing.state_of)
     assert verdict.is_sound, verdict
-    assert verdict.duplicates == 0
+    assert verdict.duplicates == 0, site.repeats()
     assert len(verdict.ended) == 2 * (count + 20)
     counts = [site.counts(queue) for queue in changing.producers]
     assert [(each["dead"], each["retry"]) for each in counts] == [(0, 0)] * 2

@@ -63,7 +63,7 @@ def test_workers_follow_to_the_new_primary(server: RedisServer, replica: RedisSe
             continue
         if how == "FAILOVER":
             verdict = site.verdict()
-            assert verdict.duplicates == 0
+            assert verdict.duplicates == 0, site.repeats()
         else:
             verdict = judge(site.ledger.read(), site.state_of)
             assert not verdict.unexpected

@@ -59,7 +59,7 @@ def test_a_lost_answer_to_the_end_of_a_job_runs_nothing_again(far_site: Site, pr
     wait_until(lambda: proxy.lost == count, "the answers were lost", seconds=10)
     far_site.wait_drained()
     assert pool.stop() == 0
-    assert far_site.verdict().duplicates == 0
+    assert far_site.verdict().duplicates == 0, far_site.repeats()
 
 
 @pytest.mark.accepts("G04", "R31")
@@ -100,7 +100,7 @@ def test_a_lost_answer_to_enqueue_or_claim_makes_no_second_job(far_site: Site, p
     assert pool.stop() == 0
     verdict = far_site.verdict()
     assert len(verdict.ended) == 160
-    assert verdict.duplicates == 0
+    assert verdict.duplicates == 0, far_site.repeats()
 
 
 @pytest.mark.accepts("G04")
@@ -116,7 +116,7 @@ def test_a_bad_line_that_loses_one_answer_in_twenty(far_site: Site, proxy: Proxy
     far_site.wait_drained(seconds=120)
     assert all(pool.stop() == 0 for pool in pools)
     verdict = far_site.verdict()
-    assert verdict.duplicates == 0
+    assert verdict.duplicates == 0, far_site.repeats()
     assert proxy.lost > 20
     assert len(answer["acked"]) + len(answer["errors"]) == len(ids)
 
@@ -136,7 +136,7 @@ def test_connections_cut_all_the_time(site: Site, server: RedisServer) -> None:
     site.wait_drained()
     assert all(pool.stop() == 0 for pool in pools)
     verdict = site.verdict()
-    assert verdict.duplicates == 0
+    assert verdict.duplicates == 0, site.repeats()
     assert cuts.times > 5
 
 
@@ -151,7 +151,7 @@ def test_scripts_flushed_all_the_time(site: Site, server: RedisServer) -> None:
             site.ledger.wait("end", 100 * n)
     site.wait_drained()
     assert pool.stop() == 0
-    assert site.verdict().duplicates == 0
+    assert site.verdict().duplicates == 0, site.repeats()
     assert flushes.times > 3
     assert pool.text() == "", "nobody noticed"
 
