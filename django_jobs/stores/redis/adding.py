@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from time import monotonic
 
 from django_jobs.core.values import PLAIN, Added, Expired, NewJob
@@ -149,6 +149,11 @@ class Adding(Part):
                 arrived.append(key)
                 logger.error("The job of entry %r of queue %r cannot be read, and is lost: %s", key, queue, error)
         return arrived
+
+    def drop_end_calls(self, queue: str, keys: Collection[str]) -> None:
+        """Remove these entries of `end_calls`, after what follows from them is in the store."""
+        if keys:
+            self.transport.command("HDEL", self.keys.of(queue)["end_calls"], *keys)
 
     def _arrives(self, queue: str, id: str, digest: bytes, latest: int, args: Sequence[Argument]) -> bool:
         # Also when there is no memory to add a name that is there.

@@ -72,10 +72,7 @@ class Operating(Adding, Positions):
         if (record is not None or at is not None) and len(ids) != 1:
             raise ValueError(f"A new record or a time goes with one job, not {len(ids)}.")
         seen, again = "" if at is None else at, "again" if start_again else ""
-        moved = texts(self._run("revive", queue, record or b"", seen, again, *ids)) if ids else []
-        for goal, some in self._moved_on(queue, [id for id in ids if id not in moved]):
-            moved += self.revive(goal, some, record=record, at=at, start_again=start_again)
-        return moved
+        return self._wherever("revive", queue, ids, record or b"", seen, again)
 
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
         """scheduled, queued, retry, blocked: replace the record `was` where the job waits; its turn and its time stay.
@@ -87,8 +84,8 @@ class Operating(Adding, Positions):
 
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
         """any state but running → deleted, with locks, log and result.  A job that was killed while it ran stays until
-        that attempt has ended.  Returns the ids that were deleted."""
-        return texts(self._run("delete", queue, *ids)) if ids else []
+        that attempt has ended.  Returns the deleted ids, as `kill` does."""
+        return self._wherever("delete", queue, ids)
 
     def kill(self, queue: str, ids: Sequence[str], reason: str, state: State = State.DEAD) -> list[str]:
         """waiting or running → dead or cancelled, with a line "killed" in the log, numbered 0 if no attempt ended
@@ -98,16 +95,21 @@ class Operating(Adding, Positions):
         Until the attempt has ended (see `renew`), it keeps its slot, its lock and its place in the queue's limit, and
         the workflow of the job is not told.  Returns the ids that moved, also of those that a retry has moved from this
         queue to another one."""
-        line = unsigned_text("killed", reason)
-        killed = texts(self._run("kill", queue, state.value, line, self._archiving, *ids)) if ids else []
-        for goal, some in self._moved_on(queue, [id for id in ids if id not in killed]):
-            killed += self.kill(goal, some, reason, state)
-        return killed
+        return self._wherever("kill", queue, ids, state.value, unsigned_text("killed", reason), self._archiving)
+
+    def _wherever(self, name: str, queue: str, ids: Sequence[str], *args: Argument) -> list[str]:
+        """Run a script that returns the ids it has changed in this queue, and in those to which retries have moved
+        the others.  Returns all ids that were changed."""
+        changed = texts(self._run(name, queue, *args, *ids)) if ids else []
+        for goal, some in self._moved_on(queue, [id for id in ids if id not in changed]):
+            changed += self._wherever(name, goal, some, *args)
+        return changed
 
     def _moved_on(self, queue: str, ids: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """Yield the queues to which retries have moved some of these jobs, and their ids, when they have arrived."""
         moves = self._moves(queue, ids)
         over = self.deliver(queue, [move.key for move in moves.values()])
+        self.drop_end_calls(queue, over)  # or the jobs would still look as if they were on their way
         goals: dict[str, list[str]] = {}
         for id, move in moves.items():
             if move.key in over:
@@ -115,8 +117,9 @@ class Operating(Adding, Positions):
         yield from goals.items()
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
-        """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids."""
-        return texts(self._run("reschedule", queue, run_at, *ids)) if ids else []
+        """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids, as
+        `kill` does."""
+        return self._wherever("reschedule", queue, ids, run_at)
 
     def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
         """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.

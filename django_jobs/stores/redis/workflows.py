@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -54,11 +54,6 @@ class Workflows(Lists):
         reply, flat = self.transport.command("HSCAN", key, position, "COUNT", NOTES_AT_ONCE)
         found = [(flat[i].decode(errors="replace"), read_ended(queue, flat[i + 1])) for i in range(0, len(flat), 2)]
         return found, int(reply)
-
-    def drop_end_calls(self, queue: str, keys: Collection[str]) -> None:
-        """Remove them, after what follows from them is in the store."""
-        if keys:
-            self.transport.command("HDEL", self.keys.of(queue)["end_calls"], *keys)
 
     def void(self, queue: str, ids: Sequence[str]) -> dict[str, State | None]:
         """Return those of these jobs that are not in the store, each with the state in which it ended, None if it was

@@ -72,7 +72,7 @@ class TestACallWhoseAnswersAreWaitedForLater:
     def test_leaves_the_thread_free_for_other_calls(self, store, make_job):
         # A server without the script runs the call only when its answer is wanted.
         for number in (1, 2):
-            store.enqueue("before", [make_job() for _ in range(number)])
+            store.enqueue_ahead("before", [make_job() for _ in range(number)])()
         first = store.enqueue_ahead(Q, [make_job("a")])
         assert enqueue(store, make_job("b")) == [Added.ADDED]
         second = store.enqueue_ahead("other", [make_job("c"), make_job("c2")])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from django_jobs import PREVIOUS, Batch, Fail, Retry, chain, current_job, get_job, group, job
 from django_jobs.core.values import Claim, State
+from django_jobs.exceptions import JobNotFound
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import settle
 from django_jobs.stores import use_store
@@ -138,8 +139,8 @@ def test_the_same_job_goes_on_in_the_other_queue(store: Store, clock: Any) -> No
     ]
 
 
-def test_it_is_known_and_can_be_cancelled_and_killed_on_its_way(store: Store, clock: Any) -> None:
-    handles = [go.enqueue(B, in_=5, n=n) for n in range(3)]
+def test_it_is_known_and_obeys_people_on_its_way(store: Store, clock: Any) -> None:
+    handles = [go.enqueue(B, in_=5, n=n) for n in range(5)]
     attempt_all(store)
     while attempt_all(store):
         ...
@@ -149,9 +150,19 @@ def test_it_is_known_and_can_be_cancelled_and_killed_on_its_way(store: Store, cl
         assert handle.attempts[-1].error == "by another road"
     assert handles[0].cancel() is True
     assert store.kill(A, [handles[1].id], "no need") == [handles[1].id]
+    assert (handles[1].refresh().state, handles[1].queue) == ("dead", B)
+    assert store.delete(A, [handles[2].id]) == [handles[2].id]
+    tomorrow = clock.now + DAY * 1_000
+    assert store.reschedule(A, [handles[3].id], tomorrow) == [handles[3].id]
+    with pytest.raises(JobNotFound):
+        handles[2].refresh()
+    assert store.get(B, handles[3].id).at == tomorrow
     run(store, clock)
-    assert [handle.refresh().state for handle in handles] == ["cancelled", "dead", "succeeded"]
-    assert [where[0] for where in RAN] == [A, A, A, B]
+    states = [handle.refresh().state for handle in handles if handle is not handles[2]]
+    assert states == ["cancelled", "dead", "retry", "succeeded"]
+    with pytest.raises(JobNotFound):
+        handles[2].refresh()
+    assert [where[0] for where in RAN] == [A, A, A, A, A, B]
 
 
 def test_a_job_that_was_asked_to_stop_is_cancelled_where_it_is(store: Store) -> None:
