@@ -85,7 +85,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_adds_nothing_twice(store:
 
 def test_jobs_that_ran_before_their_lost_answer_was_asked_for_run_once(store: Store, make_job: Any) -> None:
     """The idempotency key has the answer; the jobs themselves are gone."""
-    store.enqueue("default", [make_job("first")])
+    store.enqueue_ahead("default", [make_job("first")])()  # the server has the script
     wait = store.enqueue_ahead("default", [make_job("a")])
     used = store.transport._connection()
     assert used._poll is not None
