@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -122,14 +123,25 @@ async def _cancelled_in_time(job: RunningJob, deadline: float, coroutine: Corout
 
 def run_coroutine_here(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine to its end in a process without a worker's event loop; sync_to_async in it uses this thread."""
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
 
     async def wait() -> Any:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await coroutine
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return async_to_sync(wait)()
+        try:
+            return async_to_sync(wait)()
+        except BaseException:
+            # If this thread was interrupted (time limit, Ctrl-C), the coroutine goes on in another one, for which the
+            # process would wait at its end.
+            for loop, task in begun:
+                if task is not None and not task.done():
+                    with suppress(RuntimeError):  # the loop was closed meanwhile
+                        loop.call_soon_threadsafe(task.cancel)
+            raise
     # A loop runs on this thread and is blocked by this call, so the coroutine needs another thread.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, wait()).result()

@@ -25,6 +25,9 @@ from tests.integration.sample_jobs import chain, context, coroutine, counter, fa
 SETTINGS: dict[str, Any] = {"STORE": "redis://nowhere.invalid:1/0", "QUEUES": {"default": {}, "mail": {}}}
 
 
+left_loop = threading.Event()
+
+
 @job(name="tests.kit.stubborn", timeout=0.2)
 def stubborn() -> None:
     while True:
@@ -34,9 +37,12 @@ def stubborn() -> None:
 
 @job(name="tests.kit.stubborn_on_loop", timeout=0.2)
 async def stubborn_on_loop() -> None:
-    while True:
-        with suppress(Exception):
-            await asyncio.Event().wait()
+    try:
+        while True:
+            with suppress(Exception):
+                await asyncio.Event().wait()
+    finally:
+        left_loop.set()
 
 
 @job(name="tests.kit.slow", timeout=0.01)
@@ -176,12 +182,15 @@ class TestRunning:
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_a_time_limit_ends_a_job_that_catches_every_exception(self, jobs: Jobs, is_async: bool) -> None:
+        left_loop.clear()
         handle = (stubborn_on_loop if is_async else stubborn).enqueue()
         jobs.run_all()
         assert handle.refresh().state == "retry"
         assert handle.error == "TimeoutError: The attempt ran longer than its time limit of 0.2 s and was ended."
         with pytest.raises(TimeoutError, match="time limit"):
             jobs.run_due(raise_errors=True)
+        # The process of the tests could not end as long as the function goes on in a thread.
+        assert not is_async or left_loop.wait(30)
 
     def test_on_another_thread_a_job_that_took_too_long_has_failed(self, jobs: Jobs) -> None:
         handle = slow.enqueue()
