@@ -74,7 +74,9 @@ def test_a_worker_that_wakes_up_ends_what_another_runs_by_now(site: Site, job: s
     freeze(first, signal.SIGCONT)
     wait_until(lambda: not is_alive(mine), "the process that runs it beside another is ended", seconds=10)
     assert is_alive(theirs)
-    assert "has lost the claims of jobs that it runs" in first.text()
+    # Either the store has told it, or on a crowded machine its first call took too long to renew a lease of a second.
+    said = ("has lost the claims of jobs that it runs", "cannot renew its leases: its jobs are ended")
+    assert any(each in first.text() for each in said), first.text()
     second.kill_all()
     producer.send("work", 8, 10, prefix="after")
     site.ledger.wait("end", 8, seconds=10)
