@@ -42,11 +42,25 @@ class ClusterTransport:
     def connect(self) -> None:
         """Ask for the nodes, unless they are known.  Raises StoreError."""
         if self._client is None or self._pid != os.getpid():
-            persist(self.where, lambda: self.client)
+            self._persist(lambda: self.client)
+
+    def _persist(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Do `persist` for a call of redis-py.
+
+        If another thread has found that slots have moved, redis-py closes connections that this thread is using, and
+        what it then misses (its reader, its socket) is an AttributeError."""
+
+        def whole(*args: Any) -> Any:
+            try:
+                return call(*args)
+            except AttributeError as error:
+                raise driver.ConnectionError(f"Another thread has closed the connection ({error}).") from error
+
+        return persist(self.where, whole, *args)
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """See Transport.run."""
-        return persist(self.where, self._run, script, keys, args)
+        return self._persist(self._run, script, keys, args)
 
     def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
         """See Transport.run_ahead.  This one waits for the answer because redis-py sends and reads in one step."""
@@ -55,7 +69,7 @@ class ClusterTransport:
 
     def run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
         """Run a script without keys on this node.  Raises StoreError, also for a node that has left."""
-        return persist(self.where, self._run_on, server, script, args)
+        return self._persist(self._run_on, server, script, args)
 
     def _run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
         node = self.client.get_node(node_name=server)
@@ -76,7 +90,7 @@ class ClusterTransport:
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """See Transport.on_one_connection."""
-        return list(persist(self.where, self._in_order, key, commands))
+        return list(self._persist(self._in_order, key, commands))
 
     def _in_order(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         pool = self.client.get_redis_connection(self.client.get_node_from_key(key)).connection_pool
@@ -116,11 +130,11 @@ class ClusterTransport:
 
     def command(self, *args: Argument) -> Any:
         """See Transport.command."""
-        return _as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
+        return _as_sent(self._persist(lambda: self.client.execute_command(*args)))
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """See Transport.pipeline; grouped by node."""
-        return list(persist(self.where, self._together, commands)) if commands else []
+        return list(self._persist(self._together, commands)) if commands else []
 
     def _together(self, commands: Sequence[Sequence[Argument]]) -> Sequence[Any]:
         with self.client.pipeline() as pipe:
