@@ -123,10 +123,10 @@ async def _cancelled_in_time(job: RunningJob, deadline: float, coroutine: Corout
 
 def run_coroutine_here(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine to its end in a process without a worker's event loop; sync_to_async in it uses this thread."""
-    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+    begun: list[asyncio.Task[Any] | None] = []
 
     async def wait() -> Any:
-        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        begun.append(asyncio.current_task())
         return await coroutine
 
     try:
@@ -137,10 +137,9 @@ def run_coroutine_here(coroutine: Coroutine[Any, Any, Any]) -> Any:
         except BaseException:
             # If this thread was interrupted (time limit, Ctrl-C), the coroutine goes on in another one, for which the
             # process would wait at its end.
-            for loop, task in begun:
-                if task is not None and not task.done():
-                    with suppress(RuntimeError):  # the loop was closed meanwhile
-                        loop.call_soon_threadsafe(task.cancel)
+            for task in filter(None, begun):
+                with suppress(RuntimeError):  # its loop is closed: it has ended
+                    task.get_loop().call_soon_threadsafe(task.cancel)
             raise
     # A loop runs on this thread and is blocked by this call, so the coroutine needs another thread.
     with ThreadPoolExecutor(1) as pool:
