@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 import traceback
 from typing import Any
 
@@ -253,3 +255,27 @@ def test_an_alias_with_sentinels_keeps_their_password_and_tls_and_not_their_time
 )
 def test_addresses_are_shown_without_user_and_password(setting: str, shown: str) -> None:
     assert redacted(setting) == shown
+
+
+#: Prints the modules that the first connection imports.  Nobody listens on port 1.
+FIRST_CONNECTION = """
+import sys
+from contextlib import suppress
+import redis
+from django_jobs.stores.redis.connection.addresses import pool_from_setting
+pool = pool_from_setting(sys.argv[1])
+before = set(sys.modules)
+with suppress(redis.ConnectionError):
+    pool.get_connection()
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.parametrize("setting", ["redis://localhost:1", "rediss://localhost:1", "unix:///nowhere"])
+def test_the_first_connection_imports_nothing(setting: str) -> None:
+    """A fork copies the lock of a module that another thread imports at this moment, and no thread of the copy releases
+    it: the copy's own first connection would wait for ever."""
+    ran = subprocess.run(
+        [sys.executable, "-c", FIRST_CONNECTION, setting], capture_output=True, text=True, timeout=240, check=True
+    )
+    assert ran.stdout.strip() == ""

