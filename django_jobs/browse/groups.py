@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -14,7 +14,16 @@ from django_jobs.core.values import FINISHED, Attempt, JobInfo, State
 from django_jobs.serialization.masking import is_open, masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.values.lists import GROUPED, OTHER_TAGS, Bars, FailureGroup, FailureKind, Span, add_up
+from django_jobs.stores.values.lists import (
+    GROUPED,
+    OTHER_TAGS,
+    Bars,
+    FailureGroup,
+    FailureKind,
+    FailureSum,
+    Span,
+    add_up,
+)
 
 __all__ = [
     "GROUPED",
@@ -22,6 +31,7 @@ __all__ = [
     "TooMany",
     "are_exact",
     "bars_of",
+    "commonest_errors",
     "error_bars",
     "error_groups",
     "error_groups_within",
@@ -123,30 +133,55 @@ def error_groups(
         sums = get_store().failure_sums(queues, state, _kinds(state, match, queues, None))
     else:
         sums = add_up(found)
-    groups: dict[str, ErrorGroup] = {}
-    examples: dict[str, FailureGroup] = {}
+    groups = _groups_of(sums)
+    for each in found or ():
+        groups[each.signature][0].parts.append(each)
+    largest = sorted(groups.values(), key=lambda entry: (-entry[0].count, -entry[0].last))
+    _show_all(state, largest, arguments=match.arguments)
+    return [group for group, _ in largest]
+
+
+def commonest_errors(state: State, types: Sequence[tuple[str, str]]) -> dict[tuple[str, str], ErrorGroup]:
+    """Return the error that most jobs in this state have, for each of these job types in one queue: (queue, name).
+    Those without such a job are left out.  All are read together: the number of calls does not depend on that of types.
+    """
+    queues, names = sorted({queue for queue, _ in types}), {name for _, name in types}
+    kinds = [kind for kind in get_store().failure_kinds(queues)[state] if kind.name in names]
+    largest: dict[tuple[str, str], FailureGroup] = {}
+    for part in get_store().failure_groups(queues, state, kinds) if kinds else ():
+        before = largest.get((part.queue, part.name), part)
+        if part.jobs and (part.jobs, part.last) >= (before.jobs, before.last):
+            largest[part.queue, part.name] = part
+    found = {key: entry for key in types if key in largest for entry in _groups_of(add_up([largest[key]])).values()}
+    _show_all(state, list(found.values()), arguments=True)
+    return {key: group for key, (group, _) in found.items()}
+
+
+def _groups_of(sums: Iterable[FailureSum]) -> dict[str, tuple[ErrorGroup, FailureGroup]]:
+    """Return the groups of these errors by signature, each with one of its groups in the store."""
+    groups: dict[str, tuple[ErrorGroup, FailureGroup]] = {}
     for part in sums:
-        group = groups.get(part.signature)
-        if group is None:
+        if part.signature not in groups:
             error_type, _, message = part.signature.partition(": ")
-            group = groups[part.signature] = ErrorGroup(
-                error_key(part.signature), error_type, message, first=part.first, signature=part.signature
-            )
-            examples[group.key] = part.example
+            key = error_key(part.signature)
+            made = ErrorGroup(key, error_type, message, first=part.first, signature=part.signature)
+            groups[part.signature] = made, part.example
+        group, _ = groups[part.signature]
         group.count += part.jobs
         group.first, group.last = min(group.first, part.first), max(group.last, part.last)
         group.names[part.name] = group.names.get(part.name, 0) + part.jobs
         group.groups += part.groups
-    for each in found or ():
-        groups[each.signature].parts.append(each)
-    largest = sorted(groups.values(), key=lambda group: (-group.count, -group.last))
-    hidden = [group for group in largest if not (match.arguments and all(map(is_open, group.names)))]
-    jobs = one_of_each(state, [examples[group.key] for group in hidden[:READ_FOR]])
-    for group in hidden:
+    return groups
+
+
+def _show_all(state: State, groups: Sequence[tuple[ErrorGroup, FailureGroup]], *, arguments: bool) -> None:
+    """Write what this reader may see of the errors."""
+    hidden = [(group, part) for group, part in groups if not (arguments and all(map(is_open, group.names)))]
+    jobs = one_of_each(state, [part for _, part in hidden[:READ_FOR]])
+    for group, _ in hidden:
         group.message = "…" if group.message else ""
-    for group, job in zip(hidden, jobs, strict=False):
-        show(group, job, arguments=match.arguments)
-    return largest
+    for (group, _), job in zip(hidden, jobs, strict=False):
+        show(group, job, arguments=arguments)
 
 
 class TooMany(ValueError):

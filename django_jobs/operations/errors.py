@@ -135,7 +135,7 @@ def find(id: str, *, arguments: bool = True) -> Error | None:
     """Return the error with this id; None if it is not remembered."""
     names = queue_names()
     signature = next((each for each in get_store().error_signatures(names) if error_key(each) == id), None)
-    kept = get_store().errors(names, signature)[0] if signature is not None else ()
+    kept = get_store().errors(names, [signature])[0] if signature is not None else ()
     return next(iter(_added_up(kept, get_store().get_document(DOCUMENT), releases(), arguments)), None)
 
 

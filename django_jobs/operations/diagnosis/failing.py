@@ -13,6 +13,7 @@ from django_jobs.core.values import QueueStats, State
 from django_jobs.samples.chart import Sampled, Stretch, stretches
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.stores import get_store
+from django_jobs.stores.values.errors import KeptError
 
 #: Attempts of a type that fail within ten minutes, and jobs of a type that wait for a retry, before it is looked at.
 FEW = 10
@@ -75,10 +76,8 @@ def failing_types(counted: browse.JobCounts, now: int) -> tuple[list[TypeNumbers
     found = {key: each for key, each in found.items() if each.failed >= FEW or each.retrying}
     coarse = store.samples(sorted({queue for queue, _ in found}), COARSE, types=True) if found else {}
     worst = sorted(found.values(), key=lambda each: (-each.failed, -each.retrying, each.queue, each.name))
-    return [
-        _with_error(each._replace(usual=_usual_part(coarse.get(each.queue), each.name, now)), n < ERRORS)
-        for n, each in enumerate(worst)
-    ], left_out
+    compared = [each._replace(usual=_usual_part(coarse.get(each.queue), each.name, now)) for each in worst]
+    return _with_errors(compared), left_out
 
 
 def _failed(stats: QueueStats) -> int:
@@ -146,20 +145,27 @@ def _retrying(queues: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
     return found
 
 
-def _with_error(numbers: TypeNumbers, is_read: bool) -> TypeNumbers:
-    if not is_read:
-        return numbers
+def _with_errors(worst: Sequence[TypeNumbers]) -> list[TypeNumbers]:
+    """Add the commonest error to each of the first: of the jobs that wait for a retry, or else of the dead ones."""
+    found: dict[tuple[str, str], tuple[browse.ErrorGroup, State]] = {}
     for state in (State.RETRY, State.DEAD):
-        match = browse.Match(queue=numbers.queue, name=numbers.name)
-        for group in browse.error_groups(state, match, [numbers.queue])[:1]:
-            text = f"{group.error_type}: {group.message}" if group.message else group.error_type
-            return numbers._replace(error=_with_release(text, group, numbers.queue), state=state.value)
-    return numbers
+        if left := [(each.queue, each.name) for each in worst[:ERRORS] if (each.queue, each.name) not in found]:
+            found |= {key: (group, state) for key, group in browse.commonest_errors(state, left).items()}
+    queues, signatures = {queue for queue, _ in found}, {group.signature for group, _ in found.values()}
+    kept, _ = get_store().errors(sorted(queues), sorted(signatures))
+    seen = {(each.queue, each.signature): each for each in kept}
+    told = list[TypeNumbers]()
+    for each in worst:
+        if entry := found.get((each.queue, each.name)):
+            group, state = entry
+            each = each._replace(error=_said(group, seen.get((each.queue, group.signature))), state=state.value)
+        told.append(each)
+    return told
 
 
-def _with_release(text: str, group: browse.ErrorGroup, queue: str) -> str:
-    """Add the releases in which the error was seen, the latest last."""
-    kept, _ = get_store().errors([queue], group.signature)
-    seen = {name: part.last for each in kept for name, part in each.releases.items()}
-    names = sorted(seen, key=lambda name: seen[name])[-RELEASES:]
+def _said(group: browse.ErrorGroup, kept: KeptError | None) -> str:
+    """Return the error, with the releases in which it was seen, the latest last."""
+    text = f"{group.error_type}: {group.message}" if group.message else group.error_type
+    releases = kept.releases if kept else {}
+    names = sorted(releases, key=lambda name: releases[name].last)[-RELEASES:]
     return f"{text} (release {', '.join(names)})" if names else text

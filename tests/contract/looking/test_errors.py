@@ -55,8 +55,8 @@ def test_an_error_is_counted_by_day_release_type_and_message(store: Store, claim
     }  # fmt: skip
     assert {text: seen.number for text, seen in error.messages.items()} == {"500": 2, "503": 1}
     assert [seen.number for seen in error.types.values()] == [3]
-    assert store.errors(["default"], error.signature)[0] == [error]
-    assert store.errors(["default"], "other") == ([], [])
+    assert store.errors(["default"], ["other", error.signature])[0] == [error]
+    assert store.errors(["default"], ["other"]) == ([], [])
 
 
 def test_it_outlives_its_jobs_and_counts_each_attempt_once(store: Store, claims: Claims) -> None:

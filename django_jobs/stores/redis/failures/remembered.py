@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import chain, product
 
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.redis.connection.entries import chunks
@@ -18,15 +19,17 @@ TOGETHER = 20
 class Remembered(Groups):
     """Errors of failed attempts.  These methods only read; lua/lib/errors.lua writes."""
 
-    def errors(self, queues: Sequence[str], signature: str | None = None) -> tuple[list[KeptError], list[str]]:
+    def errors(
+        self, queues: Sequence[str], signatures: Collection[str] | None = None
+    ) -> tuple[list[KeptError], list[str]]:
         """Return the errors of these queues, in no order; and the queues that were not read, because there are too many
-        errors in all.  `signature`: only this error.  Entries that cannot be read are left out."""
-        if signature is not None:
-            field = signature.encode(errors="replace")
-            calls = [("HGET", self.keys.of(queue)["errors"], field) for queue in queues]
-            values = [value for some in chunks(calls, QUEUES) for value in self.transport.pipeline(some)]
-            pairs = zip(queues, values, strict=True)
-            return [each for queue, value in pairs if value and (each := read_error(queue, field, value))], []
+        errors in all.  `signatures`: only these errors.  Entries that cannot be read are left out."""
+        if signatures is not None:
+            fields = [signature.encode(errors="replace") for signature in signatures]
+            calls = [("HMGET", self.keys.of(queue)["errors"], *fields) for queue in queues if fields]
+            replies = [reply for some in chunks(calls, QUEUES) for reply in self.transport.pipeline(some)]
+            texts = zip(product(queues, fields), chain.from_iterable(replies), strict=True)
+            return [each for place, text in texts if text and (each := read_error(*place, text))], []
         names = {queue: self.keys.of(queue)["errors"] for queue in queues}
         asked = [("HLEN", name) for name in names.values()]
         sizes = [int(size) for some in chunks(asked, QUEUES) for size in self.transport.pipeline(some)]

@@ -23,7 +23,8 @@ AGAIN = (
 
 
 @pytest.mark.browser
-def test_pages_show_and_do_the_same_under_another_theme() -> None:
+@pytest.mark.parametrize("name", AGAIN)
+def test_pages_show_and_do_the_same_under_another_theme(name: str) -> None:
     """They fit their screen, too, and axe finds nothing.  A theme is a matter of INSTALLED_APPS, so of a process."""
     only_in_ci()
     chromium()  # without one the tests of the browser are skipped, and nothing was shown
@@ -31,7 +32,7 @@ def test_pages_show_and_do_the_same_under_another_theme() -> None:
         missing("django-unfold is missing: pip install --group test.")
     again = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short",
-         "-k", "not no_data and not hostile and not phone", *(ROOT / "tests" / name for name in AGAIN)],
+         "-k", "not no_data and not hostile and not phone", ROOT / "tests" / name],
         env={**os.environ, "STORES": "redis", "DJANGO_SETTINGS_MODULE": "tests.settings_with_unfold"},
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=580, check=False,
     )  # fmt: skip

@@ -14,12 +14,15 @@ from redis.client import Monitor
 
 from bench.monitor import Sent, sent_here
 from django_jobs import browse
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Job, NewJob, Options, State
+from django_jobs.operations.diagnosis.failing import failing_types
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
-from tests.support.console_data import Filler, shop_jobs, worker_info
+from tests.support.console_data import Filler, send_receipt, shop_jobs, worker_info
 
 pytestmark = [pytest.mark.django_db, pytest.mark.redis]
 
@@ -133,6 +136,34 @@ def test_pages_over_many_queues_cost_30_commands_at_most(
             sent.clear()
             assert root.get(BASE + page).status_code == 200, page
             assert 0 < len(sent.commands) <= MOST, (page, Counter(texts(sent)).most_common(12))
+
+
+@pytest.mark.parametrize("queues", [1, 7])
+@pytest.mark.parametrize("state", [State.RETRY, State.DEAD])
+def test_the_overview_tells_of_20_failing_types_with_30_commands_at_most(
+    queues: int, state: State, make_redis_store: Callable[..., Store], root: Client, sent: Sent
+) -> None:
+    """An outage: every type fails, each with an error of its own."""
+    store = make_redis_store()
+    use_store(store)
+    names = [f"shop.call_{bank}" for bank in "abcdefghijklmnopqrst"]
+    filler = Filler(store)
+    try:
+        for n, name in enumerate(names):
+            registry.register(JobDefinition(send_receipt, name=name))
+            for _ in range(10):
+                filler.make(state, f"bank {name[-1]} is down", name=name, queue=f"tenant-{n % queues}")
+        root.get(BASE)  # connects, which takes commands of its own
+        sent.clear()
+        root.get(BASE)
+        assert len(sent.commands) <= MOST, Counter(texts(sent)).most_common(12)
+        found, _ = failing_types(browse.job_counts(), store.now())
+    finally:
+        for name in names:
+            registry.unregister(name)
+    assert {each.name: each.error for each in found} == {
+        name: f"TimeoutError: bank {name[-1]} is down" for name in names
+    }
 
 
 def test_every_command_of_a_page_is_counted_whoever_packs_it(redis_store: Store, root: Client, sent: Sent) -> None:
