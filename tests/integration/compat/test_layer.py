@@ -214,6 +214,17 @@ def test_wrong_arguments_are_refused_where_the_task_is_called(jobs: Jobs) -> Non
         add.delay(1, object())
 
 
+def test_a_route_may_name_a_queue_that_a_pattern_covers(jobs: Jobs) -> None:
+    settings = {**QUEUES, "QUEUES": {"default": {}, "tenant-*": {}}}
+    with override_settings(DJANGO_JOBS=settings, CELERY_TASK_ROUTES={"layer.*": "tenant-7"}):
+        result = add.delay(1, 2)
+        assert [job.queue for job in jobs.enqueued()] == ["tenant-7"]
+        jobs.run_all()
+        assert result.get(timeout=1) == 3
+    with override_settings(CELERY_TASK_ROUTES={"layer.*": "tenant-7"}), pytest.raises(UnknownQueue, match="tenant-7"):
+        add.delay(1, 2)
+
+
 def test_send_task_knows_the_tasks_of_this_project(jobs: Jobs) -> None:
     send_task("layer.add", (1, 2), queue="mail")
     jobs.assert_enqueued("layer.add", queue="mail")

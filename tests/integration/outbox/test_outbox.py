@@ -14,15 +14,16 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from django_jobs import Batch, BatchClosed, DuplicateJob, JobHandle, StoreUnavailable, chain
+from django_jobs import Batch, BatchClosed, DuplicateJob, JobHandle, StoreUnavailable, chain, job
 from django_jobs.core.values import Claim
 from django_jobs.enqueueing import commits
+from django_jobs.execution.executor import Executor
 from django_jobs.operations import relay
 from django_jobs.outbox import backlog, rows
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store, use_store
 from django_jobs.stores.redis import Store
-from django_jobs.workflows import engine
+from django_jobs.workflows import end_calls, engine
 from tests.contract.acts import done
 from tests.integration.sample_jobs import receipt, short, strict, unique
 from tests.integration.ways_in import WAYS_IN, enqueue
@@ -34,6 +35,19 @@ SETTINGS: dict[str, Any] = {
 }
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+#: What the job for each end was told.
+TOLD: list[dict[str, Any]] = []
+
+
+@job(name="tests.outbox.told")
+def told(end: dict[str, Any]) -> None:
+    TOLD.append(end)
+
+
+@job(name="tests.outbox.ends", on_end=told)
+def ends(number: int) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +98,35 @@ def claim(queue: str, limit: int = 1) -> list[Claim]:
 
 def run(queue: str) -> None:
     get_store().complete(queue, [done(each) for each in claim(queue)])
+
+
+def test_a_row_may_be_of_a_queue_that_a_pattern_covers(away: Any) -> None:
+    with override_settings(DJANGO_JOBS={**SETTINGS, "QUEUES": {"default": {}, "tenant-*": {}}}):
+        with away(), transaction.atomic():
+            handle = receipt.using(queue="tenant-7").enqueue(7)
+        assert "tenant-7" not in get_store().queues()
+        assert relay.relay() == 1
+        assert (stored(handle), counted("tenant-7"), get_store().queues()) == (True, 1, ["tenant-7"])
+
+
+def test_each_end_of_a_job_from_the_outbox_has_one_job_and_one_that_never_came_has_none(away: Any) -> None:
+    """Its row is sent twice, as if the first process had died before it deleted the row."""
+    TOLD.clear()
+    with away(), transaction.atomic():
+        comes, never_comes = [ends.using(meta={"n": n}).enqueue(n) for n in range(2)]
+    assert never_comes.cancel()
+    left = list(rows("default"))
+    for _ in range(2):
+        assert relay.relay() == 1
+        for _ in range(3):
+            for held in claim("default", 10):
+                Executor(close_connections=False).run(held, get_store())
+            for queue in get_store().unread(["default"]):
+                end_calls.follow(get_store(), queue)
+        rows("default").bulk_create(left)
+    assert [(end["id"], end["state"], end["args"], end["meta"]) for end in TOLD] == [
+        (comes.id, "succeeded", [0], {"n": 0})
+    ]
 
 
 @pytest.mark.parametrize("way_in", WAYS_IN)

@@ -99,6 +99,14 @@ def test_a_burst_ends_when_jobs_in_new_queues_have_run(make_site: Callable[..., 
         assert site.info(str(n), f"tenant-{n}" if n else "default").state is State.SUCCEEDED
 
 
+def test_a_drain_takes_the_queues_that_are_there_when_it_starts(make_site: Callable[..., WorkerSite]) -> None:
+    site = make_site()
+    for n in range(30):
+        site.put("work", queue=f"tenant-{n}", id=str(n))
+    assert site.pool("--drain").process.wait(60) == 0
+    assert {site.info(str(n), f"tenant-{n}").state for n in range(30)} == {State.SUCCEEDED}
+
+
 def test_a_stop_while_queues_appear_loses_nothing(make_site: Callable[..., WorkerSite]) -> None:
     site = make_site()
     pool = site.pool(processes=2)
