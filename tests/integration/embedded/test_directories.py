@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,13 @@ def namespaces() -> list[str]:
 
 
 @pytest.fixture
-def open_place(place: Path) -> Path:
-    """A directory that another user can reach."""
+def open_place() -> Iterator[Path]:
+    """A directory that another user can reach: each pytest that starts closes the folder of all runs to others."""
     if os.geteuid() != 0:
         missing("Needs root, to become another user.")
-    for folder in place.parents:
-        if str(folder).startswith("/tmp/"):
-            folder.chmod(folder.stat().st_mode | 0o711)
-    return place
+    with tempfile.TemporaryDirectory(prefix="djo") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder, "jobs")
 
 
 class TestWhoMayUseIt:
