@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
@@ -105,6 +106,15 @@ def pace(_calibration: Pace, request: pytest.FixtureRequest) -> Iterator[Pace]:
     gc.freeze()
     yield _calibration
     gc.unfreeze()
+
+
+def pytest_sessionstart() -> None:
+    """Whoever starts the tests may ignore signals, as nohup and a shell's `&` do, and so would all that tests start."""
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

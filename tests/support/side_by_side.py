@@ -108,8 +108,8 @@ class SideBySide:
             by_file = groupby(others, key=lambda entry: path(entry[1]))
             self._stages = [Stage(self._expected, [[index for index, _ in file] for _, file in by_file])]
             for number in sorted(set(beside.values()), reverse=True):
-                parts = [[index] for index, id in numbered if beside.get(id) == number]
-                self._stages.append(Stage(number + 1, parts))
+                if parts := [[index] for index, id in numbered if beside.get(id) == number]:  # -k may leave none
+                    self._stages.append(Stage(number + 1, parts))
         self._share_out()
 
     def _agree(self) -> bool:

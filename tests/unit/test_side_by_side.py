@@ -106,6 +106,12 @@ def test_every_test_runs_once_and_no_more_than_it_allows_run_beside_one_that_mea
             assert len(there) <= timed[IDS[index]] + 1
 
 
+def test_a_test_that_measures_time_and_was_deselected_stops_no_other(run: Any) -> None:
+    gone = {"tests/unit/test_gone.py::test_1": 1, "tests/unit/test_gone.py::test_0": 0}
+    begun = run(IDS, gone | dict.fromkeys(IDS[:3], 0))
+    assert sorted(index for _, index, _ in begun) == list(range(len(IDS)))
+
+
 def test_a_file_is_one_process_s(run: Any) -> None:
     begun = run(IDS, {})
     assert len({(who, IDS[index].partition("::")[0]) for who, index, _ in begun}) == 7

@@ -113,7 +113,6 @@ class TestEnd:
 
         def lead() -> None:
             os.setpgid(0, 0)
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it, as nohup does
 
         starter = user(f"embedded:{place}", preexec_fn=lead)
         starter.do("add job")

@@ -30,6 +30,7 @@ from django_jobs.workflows.watching import Watch
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis
 from tests.support.dose import dose
+from tests.support.pace import TWENTY_MS
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
@@ -349,13 +350,11 @@ def drain(store: Store, at_once: int = 1000) -> None:
 def test_the_largest_batches_of_failures_hold_up_the_server_for_less_than_20_ms(
     redis_store: Store, make_job: Any, redis_server: str
 ) -> None:
-    """As many jobs as one call ends, and as many bytes of tracebacks; the best of five calls.
-
-    The server counts its time by the clock, so the time of other tests would be counted, too."""
+    """As many jobs as one call ends, and as many bytes of tracebacks; the best of five calls of six."""
     for traceback in ("", "x" * (SETTLED_BYTES // SETTLED_AT_ONCE)):
-        took = []
+        took = list[tuple[int, int]]()
         with redis.Redis.from_url(redis_server) as client:
-            for turn in range(5):
+            for turn in range(6):
                 redis_store.enqueue("default", [make_job() for _ in range(SETTLED_AT_ONCE)])
                 claims = redis_store.claim("default", "w", SETTLED_AT_ONCE, lease=30_000).claims
                 errors = [Attempt(1, "failed", 0, 1, "w", "ValueError", f"{turn} {n}", traceback) for n in range(9)]
@@ -363,8 +362,10 @@ def test_the_largest_batches_of_failures_hold_up_the_server_for_less_than_20_ms(
                 ended = [Ended(claim, verbs[n % 2], errors[n % 9], 60_000) for n, claim in enumerate(claims)]
                 client.config_resetstat()
                 assert None not in redis_store.settle("default", ended)
-                took.append(client.info("commandstats")["cmdstat_evalsha"]["usec"])
-        assert min(took) < 20_000, took
+                client.eval(TWENTY_MS, 0)
+                spent = client.info("commandstats")
+                took.append((spent["cmdstat_evalsha"]["usec"], spent["cmdstat_eval"]["usec"]))
+        assert min(mine / twenty_ms for mine, twenty_ms in took[1:]) < 1, took  # the first loads the script
 
 
 #: What `idle_worker` starts: one parent, two children, the one that runs jobs alone, and the maintenance process.

@@ -20,6 +20,7 @@ from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import shop_jobs
+from tests.support.pace import TWENTY_MS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.redis]
 
@@ -110,10 +111,6 @@ def test_what_is_wanted_of_70_000_groups_is_read_without_the_others(many_groups:
         assert some.size < size * everything.size, (some, everything)
         assert some.here < 0.5 * everything.here, (some, everything)
         assert some.there < there * everything.there, (some, everything)
-
-
-#: A script that took 20 ms of the server's time where the promise was measured.
-TWENTY_MS = "local sum = 0 for i = 1, 1500000 do sum = sum + i % 7 end return sum"
 
 
 @pytest.mark.timed
