@@ -141,20 +141,26 @@ def error_groups(
     return [group for group, _ in largest]
 
 
-def commonest_errors(state: State, types: Sequence[tuple[str, str]]) -> dict[tuple[str, str], ErrorGroup]:
-    """Return the error that most jobs in this state have, for each of these job types in one queue: (queue, name).
-    Those without such a job are left out.  All are read together: the number of calls does not depend on that of types.
-    """
-    queues, names = sorted({queue for queue, _ in types}), {name for _, name in types}
-    kinds = [kind for kind in get_store().failure_kinds(queues)[state] if kind.name in names]
-    largest: dict[tuple[str, str], FailureGroup] = {}
-    for part in get_store().failure_groups(queues, state, kinds) if kinds else ():
-        before = largest.get((part.queue, part.name), part)
-        if part.jobs and (part.jobs, part.last) >= (before.jobs, before.last):
-            largest[part.queue, part.name] = part
-    found = {key: entry for key in types if key in largest for entry in _groups_of(add_up([largest[key]])).values()}
-    _show_all(state, list(found.values()), arguments=True)
-    return {key: group for key, (group, _) in found.items()}
+def commonest_errors(types: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[State, ErrorGroup]]:
+    """Return the error that most jobs have, and their state, for each of these job types in one queue (queue, name): of
+    the jobs that wait for a retry, or else of the dead ones.  Those without such a job are left out.
+
+    All are read together: the number of calls does not depend on that of types, but for errors with hidden values."""
+    queues, found = sorted({queue for queue, _ in types}), dict[tuple[str, str], tuple[State, ErrorGroup]]()
+    kinds = get_store().failure_kinds(queues)
+    for state in (State.RETRY, State.DEAD):
+        names = {name for queue, name in types if (queue, name) not in found}
+        wanted = [kind for kind in kinds[state] if kind.name in names]
+        largest: dict[tuple[str, str], FailureGroup] = {}
+        for part in get_store().failure_groups(queues, state, wanted) if wanted else ():
+            before = largest.get((part.queue, part.name), part)
+            if part.jobs and (part.jobs, part.last) >= (before.jobs, before.last):
+                largest[part.queue, part.name] = part
+        left = [key for key in types if key in largest and key not in found]
+        entries = [entry for key in left for entry in _groups_of(add_up([largest[key]])).values()]
+        _show_all(state, entries, arguments=True)
+        found |= {key: (state, group) for key, (group, _) in zip(left, entries, strict=True)}
+    return found
 
 
 def _groups_of(sums: Iterable[FailureSum]) -> dict[str, tuple[ErrorGroup, FailureGroup]]:

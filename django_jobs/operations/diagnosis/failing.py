@@ -146,18 +146,15 @@ def _retrying(queues: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def _with_errors(worst: Sequence[TypeNumbers]) -> list[TypeNumbers]:
-    """Add the commonest error to each of the first: of the jobs that wait for a retry, or else of the dead ones."""
-    found: dict[tuple[str, str], tuple[browse.ErrorGroup, State]] = {}
-    for state in (State.RETRY, State.DEAD):
-        if left := [(each.queue, each.name) for each in worst[:ERRORS] if (each.queue, each.name) not in found]:
-            found |= {key: (group, state) for key, group in browse.commonest_errors(state, left).items()}
-    queues, signatures = {queue for queue, _ in found}, {group.signature for group, _ in found.values()}
+    """Add the commonest error to each of the first."""
+    found = browse.commonest_errors([(each.queue, each.name) for each in worst[:ERRORS]]) if worst else {}
+    queues, signatures = {queue for queue, _ in found}, {group.signature for _, group in found.values()}
     kept, _ = get_store().errors(sorted(queues), sorted(signatures))
     seen = {(each.queue, each.signature): each for each in kept}
     told = list[TypeNumbers]()
     for each in worst:
         if entry := found.get((each.queue, each.name)):
-            group, state = entry
+            state, group = entry
             each = each._replace(error=_said(group, seen.get((each.queue, group.signature))), state=state.value)
         told.append(each)
     return told
