@@ -31,7 +31,8 @@ class Signals:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
         self.stops = 0
-        self._first_stop = 0.0
+        #: when the last order that counted came, by the clock.
+        self.stopped_at = 0.0
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -82,10 +83,9 @@ class Signals:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         now = self.clock()
-        if not self.stops:
-            self._first_stop = now
-        elif now - self._first_stop < SAME_ORDER:
+        if self.stops and now - self.stopped_at < SAME_ORDER:
             return
+        self.stopped_at = now
         self.stops += 1
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -18,7 +18,7 @@ INTERVAL = 0.25
 
 
 class Alarm:
-    """Call `install()` first; the timer runs during `looking()` and after `end_in(seconds)`."""
+    """Call `install()` first; the timer runs during `looking()` and after `end_at(moment)`."""
 
     def __init__(self, look: Callable[[float], None], last_resort: Callable[[], None]) -> None:
         """`look(now)` enforces the time limits; `last_resort()` ends this process."""
@@ -31,9 +31,9 @@ class Alarm:
         """Take over SIGALRM."""
         signal.signal(signal.SIGALRM, self._ring)
 
-    def end_in(self, seconds: float | None) -> None:
-        """End the process after that many seconds, whatever the store or this process is doing.  None: do not."""
-        self._ends_at = None if seconds is None else monotonic() + seconds
+    def end_at(self, moment: float | None) -> None:
+        """End the process at that time (monotonic), whatever the store or this process is doing.  None: do not."""
+        self._ends_at = moment
         self._set()
 
     @contextmanager

@@ -119,7 +119,7 @@ class Supervisor:
     def _turn(self) -> None:
         self._listen(self._pause(monotonic()))
         now = monotonic()
-        self._see_signals(now)
+        self._see_signals()
         self.child_pool.reap(now)
         self.maintenance.look_after(now)
         self._keep_time(now)
@@ -182,30 +182,34 @@ class Supervisor:
 
     # -- stopping ----------------------------------------------------------------
 
-    def _see_signals(self, now: float) -> None:
+    def _see_signals(self) -> None:
         if self.signals.stops == self._stops_seen:
             return
         self._stops_seen = self.signals.stops
-        if self.deadline is None:
-            self.stop("told to stop")
+        self.stop("told to stop", self.signals.stopped_at)
         if self._stops_seen > 1:
             logger.warning("Worker %s was told to stop twice: it stops now", self.name)
-            self.deadline = now
-            self.alarm.end_in(LAST_WORDS + 0.5)
+            self._end_jobs_at(self.signals.stopped_at)
 
-    def stop(self, why: str) -> None:
-        """Stop claiming; running jobs may end until the drain timeout."""
+    def stop(self, why: str, ordered_at: float | None = None) -> None:
+        """Stop claiming; running jobs may end until the drain timeout, which counts from `ordered_at` (monotonic; None:
+        now).  A platform that sends SIGTERM and later SIGKILL counts from then, too, and this process may have waited
+        for a silent store since."""
         if self.deadline is not None:
             return
         timeout = self.config.drain_timeout
         logger.info("Worker %s stops (%s); running jobs have %g s", self.name, why, timeout)
-        self.deadline = monotonic() + timeout
-        self.alarm.end_in(timeout + LAST_WORDS + 0.5)
+        self._end_jobs_at((monotonic() if ordered_at is None else ordered_at) + timeout)
         self.worker_status.state = "stopping"
         self.maintenance.retire()
         for child in self.child_processes:
             child.retiring = True
             child.tell(Drain())
+
+    def _end_jobs_at(self, deadline: float) -> None:
+        """Let jobs run until then (monotonic), or until the time that was set before."""
+        self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
+        self.alarm.end_at(self.deadline + LAST_WORDS + 0.5)
 
     def _give_up(self) -> None:
         logger.critical("Worker processes of %s die as soon as they start: the worker gives up", self.name)
@@ -225,7 +229,7 @@ class Supervisor:
                 self.store.forget_worker(self.name)
             except StoreError as error:
                 logger.warning("Worker %s could not tell the store that it stops: %s", self.name, error)
-        self.alarm.end_in(None)
+        self.alarm.end_at(None)
 
     # -- leases ------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ class TestEnd:
 
     def test_calls_of_threads_during_close_end_or_say_so(self, user: UserMaker, place: Path) -> None:
         store = user(f"embedded:{place}")
-        assert set(store.do("close 50")) <= {"StoreUnavailable"}
+        assert set(store.do("close 2000")) <= {"StoreUnavailable"}
         store.do("add job")
         store.leave()
         wait_until_it_ends(place)

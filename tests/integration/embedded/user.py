@@ -89,6 +89,7 @@ def in_threads(store: Any, count: int) -> list[str]:
 
 def closing(store: Any, times: int) -> list[str]:
     errors, over = set(), threading.Event()
+    sys.setswitchinterval(0.000_01)  # so that the store is closed in the middle of most steps of a call
 
     def call(n: int) -> None:
         while not over.is_set():

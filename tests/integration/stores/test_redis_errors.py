@@ -220,3 +220,33 @@ def test_an_idle_worker_waits_longer_than_the_time_that_an_answer_may_take(locke
     assert store.wait_for_work(["default"], 1.2) is None
     assert time.monotonic() - began >= 1.2
     store.close()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("use", range(5))
+def test_a_store_that_is_closed_while_another_thread_connects_serves_it_all_the_same(
+    redis_server: str, use: int
+) -> None:
+    """Taking the socket away would end the call with whatever redis-py misses then: an AttributeError, a TypeError."""
+    store, uses = store_at(redis_server), 0
+    assert isinstance(store.transport, Transport)
+    pool = store.transport.pool
+    parser: Any = type(pool.make_connection()._parser)  # type: ignore[attr-defined]
+
+    class Watched(parser):  # type: ignore[misc]
+        @property
+        def _sock(self) -> Any:
+            nonlocal uses
+            uses += 1
+            if uses - 1 == use:  # between two lines of redis-py
+                store.close()
+            return self.sock
+
+        @_sock.setter
+        def _sock(self, sock: Any) -> None:
+            self.sock = sock
+
+    pool.connection_kwargs["parser_class"] = Watched
+    assert store.get("default", "job") is None
+    assert uses
+    store.close()

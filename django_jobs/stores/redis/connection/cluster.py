@@ -12,7 +12,7 @@ from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.connection.scripts import Argument, Script
-from django_jobs.stores.redis.connection.thread_connection import abandon
+from django_jobs.stores.redis.connection.thread_connection import abandon, close
 from django_jobs.stores.redis.connection.transport import Call, Transport, persist
 
 
@@ -48,12 +48,12 @@ class ClusterTransport:
         """Do `persist` for a call of redis-py.
 
         If another thread has found that slots have moved, redis-py closes connections that this thread is using, and
-        what it then misses (its reader, its socket) is an AttributeError."""
+        what it then misses (its reader, its socket) is one of these errors."""
 
         def whole(*args: Any) -> Any:
             try:
                 return call(*args)
-            except AttributeError as error:
+            except (AttributeError, TypeError, ValueError) as error:
                 raise driver.ConnectionError(f"Another thread has closed the connection ({error}).") from error
 
         return persist(self.where, whole, *args)
@@ -153,13 +153,18 @@ class ClusterTransport:
 
     def abandon(self) -> None:
         """See Store.abandon."""
-        for node in [] if self._client is None else self._client.get_nodes():
-            abandon(getattr(node.redis_connection, "connection_pool", None))
+        for pool in self._pools():
+            abandon(pool)
+
+    def _pools(self) -> list[redis.ConnectionPool]:
+        nodes = [] if self._client is None else self._client.get_nodes()
+        return [node.redis_connection.connection_pool for node in nodes if node.redis_connection is not None]
 
     def close(self) -> None:
         """See Transport.close.  The map of slots is kept because a node that must be asked for it may not answer."""
         if self._client is not None and self._pid == os.getpid():
-            self._client.disconnect_connection_pools()
+            for pool in self._pools():
+                close(pool)
 
 
 def _as_sent(reply: Any) -> Any:

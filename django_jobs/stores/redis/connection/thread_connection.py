@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from time import perf_counter
 from types import BuiltinFunctionType
@@ -273,6 +275,20 @@ def _poll_of(sock: Any) -> Poll | None:
     poll.register(sock, select.POLLIN)
     found: Poll = poll.poll
     return found
+
+
+def close(pool: Any) -> None:
+    """Close the idle connections of a pool, and cut those that threads are using: each then gets a ConnectionError.
+
+    `pool.disconnect()` would take the sockets from under redis-py's feet: while another thread connects, what it then
+    misses is an AttributeError, a TypeError or a ValueError."""
+    pool._checkpid()  # a copy of the process forgets the connections of its parent
+    if (in_use := getattr(pool, "_in_use_connections", None)) is not None:
+        pool.disconnect(inuse_connections=False)
+    for connection in list(pool._connections if in_use is None else in_use):  # None: a BlockingConnectionPool
+        if (sock := connection._sock) is not None:
+            with suppress(OSError):  # the other side has closed it
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own way would end as `disconnect` does
 
 
 def abandon(pool: Any) -> None:

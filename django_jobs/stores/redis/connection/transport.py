@@ -25,6 +25,7 @@ from django_jobs.stores.redis.connection.thread_connection import (
     SpinWait,
     ThreadConnection,
     abandon,
+    close,
     packed,
     packed_call,
     packed_with_source,
@@ -229,7 +230,7 @@ class Transport:
         """Disconnect all connections of this process."""
         self._local = _Local()
         self._client = None
-        self.pool.disconnect()
+        close(self.pool)
 
     def abandon(self) -> None:
         """See Store.abandon."""
