@@ -64,7 +64,7 @@ def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> N
     """Measure with this many other jobs waiting: the rate of a bare claim + complete loop, the rate of one worker
     process, and the Redis bytes per waiting job."""
     from bench.jobs import noop
-    from django_jobs.core.values import Done
+    from django_jobs.core.values import Completed
     from django_jobs.stores import get_store
 
     client, store, numbers = redis.Redis.from_url(env["BENCH_STORE"]), get_store(), {}
@@ -78,7 +78,7 @@ def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> N
         started, done = time.perf_counter(), 0
         while done < work:
             claims = store.claim("q0", "bench", 100, lease=30_000).claims
-            store.complete("q0", [Done(claim, b"", 0, "bench.jobs.noop") for claim in claims])
+            store.complete("q0", [Completed(claim, b"", 0, "bench.jobs.noop") for claim in claims])
             done += len(claims)
         numbers[f"jobs/s at {size}"] = work / (time.perf_counter() - started)
         counter.reset()

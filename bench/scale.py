@@ -85,7 +85,7 @@ def clients_of(store: str) -> Iterator[list[redis.Redis]]:
 
 def memory(given: argparse.Namespace) -> None:
     """Print the bytes per job in each state, with small arguments."""
-    from django_jobs.core.values import Attempt, Claim, Done
+    from django_jobs.core.values import Attempt, Claim, Completed
     from django_jobs.stores.redis import Store
     from django_jobs.stores.values.options import StoreOptions
 
@@ -93,7 +93,7 @@ def memory(given: argparse.Namespace) -> None:
     store = Store.from_setting(given.store, options=StoreOptions(history=2 * number, dead=2 * number))
 
     def finish(claims: list[Claim]) -> None:
-        store.complete("q0", [Done(claim, b"", 1, "bench.jobs.noop") for claim in claims])
+        store.complete("q0", [Completed(claim, b"", 1, "bench.jobs.noop") for claim in claims])
 
     def fail(claims: list[Claim], traceback: str, verb: str) -> None:
         for claim in claims:
@@ -305,7 +305,7 @@ def drain(given: argparse.Namespace) -> None:
     calls of the store, without a worker."""
     from bench.counter import counter
     from bench.jobs import noop
-    from django_jobs.core.values import Done
+    from django_jobs.core.values import Completed
     from django_jobs.stores import get_store
 
     names, number = [f"q{n}" for n in range(SPREAD)], given.jobs
@@ -337,7 +337,7 @@ def drain(given: argparse.Namespace) -> None:
             store = get_store()
             for name in names:
                 while claims := store.claim(name, "bench", 100, lease=LEASE).claims:
-                    store.complete(name, [Done(claim, b"", 0, "bench.jobs.noop") for claim in claims])
+                    store.complete(name, [Completed(claim, b"", 0, "bench.jobs.noop") for claim in claims])
 
         took, each, micro = used(bare)
         say("bare claim + complete:", number / took, each, micro)

@@ -12,10 +12,10 @@ from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.core.queue_stats import Pause
 from django_jobs.core.values import QueueStats
 from django_jobs.models import AuditEntry
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.operations.matching import BEHIND, behind_type
 from django_jobs.schedules import state as schedule_state
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
@@ -59,11 +59,11 @@ def of_queue(stats: QueueStats, deadline: float) -> Iterator[Paused]:
         yield Paused("job type", name, stats.queue, pause, number, whole)
 
 
-def of_schedules(entries: Iterable[Entry]) -> Iterator[Paused]:
+def of_schedules(entries: Iterable[ScheduleEntry]) -> Iterator[Paused]:
     """Yield the pauses of schedules.  Who paused one is in the audit log only."""
     state = schedule_state.read_state(get_store())
     since = {entry.id: at for entry in entries if (at := state.paused_at(entry)) is not None}
-    acts = AuditEntry.objects.filter(kind=Kind.SCHEDULE, verb="pause", subject__in=since).order_by("at", "pk")
+    acts = AuditEntry.objects.filter(kind=ObjectKind.SCHEDULE, verb="pause", subject__in=since).order_by("at", "pk")
     actors = {act.subject: act.actor for act in acts} if since else {}
     for id, at in since.items():
         yield Paused("schedule", id, "", Pause(since=at, by=actors.get(id, "")))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.measures import Numbers
 from bench.server import redis_server
-from django_jobs.core.values import PLAIN, Claim, Controls, Done, Job, NewJob
+from django_jobs.core.values import PLAIN, Claim, Completed, Controls, Job, NewJob
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import StoreOptions
@@ -72,7 +72,7 @@ class Counting:
 
     def complete(self, claims: list[Claim]) -> None:
         """Record that these jobs have succeeded."""
-        self.store.complete(QUEUE, [Done(claim) for claim in claims])
+        self.store.complete(QUEUE, [Completed(claim) for claim in claims])
 
     def drain(self, at_once: int) -> None:
         """Run what waits in the shared lane."""

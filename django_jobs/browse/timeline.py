@@ -14,7 +14,7 @@ from django_jobs.core.values import FINISHED, Attempt, Job, JobInfo, State
 from django_jobs.serialization.payloads import ready_ms
 
 
-class Part(NamedTuple):
+class TimelineItem(NamedTuple):
     """A moment (`end` is `start`) or a span of a job's life.
 
     Kinds of moments: "enqueued", "attempt" (of an unknown length), "note" (a line about no attempt), "ended".  Kinds of
@@ -29,9 +29,9 @@ class Part(NamedTuple):
     counts: bool = True
 
 
-def timeline(info: JobInfo, job: Job, now: int) -> list[Part]:
+def timeline(info: JobInfo, job: Job, now: int) -> list[TimelineItem]:
     """Return the parts of the job's life in their order, without gaps; `now` ends those that are not over (ms)."""
-    parts = [Part("enqueued", job.enqueued_at, job.enqueued_at)]
+    parts = [TimelineItem("enqueued", job.enqueued_at, job.enqueued_at)]
     for attempt, counts in zip(info.attempts, counted(info), strict=True):
         parts += _attempt(parts[-1].end, attempt, counts)
     return [*parts, *_present(info, job, parts[-1].end, now)]
@@ -42,19 +42,19 @@ def unkept(info: JobInfo) -> int:
     return max(0, info.failures + info.crashes - sum(counted(info)))
 
 
-def _attempt(since: int, attempt: Attempt, counts: bool) -> Iterator[Part]:
+def _attempt(since: int, attempt: Attempt, counts: bool) -> Iterator[TimelineItem]:
     end = max(since, attempt.at)
     if attempt.run_ms < 0:
         yield from _span("unclear" if attempt.attempt else "waited", since, end)
-        yield Part("attempt" if attempt.attempt else "note", end, end, attempt, counts)
+        yield TimelineItem("attempt" if attempt.attempt else "note", end, end, attempt, counts)
         return
     # The worker measured how long it ran; the store noted when it heard of the end.  It did not begin before `since`.
     began = max(since, end - attempt.run_ms)
     yield from _span("waited", since, began)
-    yield Part("attempt", began, end, attempt, counts)
+    yield TimelineItem("attempt", began, end, attempt, counts)
 
 
-def _present(info: JobInfo, job: Job, since: int, now: int) -> Iterator[Part]:
+def _present(info: JobInfo, job: Job, since: int, now: int) -> Iterator[TimelineItem]:
     """Yield what followed the last line of the log."""
     now = max(now, since)
     if info.state in {State.QUEUED, State.RUNNING}:
@@ -62,25 +62,25 @@ def _present(info: JobInfo, job: Job, since: int, now: int) -> Iterator[Part]:
         ready = min(max(since, ready_ms(info, job)), until)
         yield from _span("held", since, ready)
         if info.state is State.QUEUED:
-            yield Part("waits", ready, until)
+            yield TimelineItem("waits", ready, until)
         else:
             yield from _span("waited", ready, until)
-            yield Part("runs", until, max(now, until))
+            yield TimelineItem("runs", until, max(now, until))
     elif info.state is State.BLOCKED:
-        yield Part("blocked", since, now)
+        yield TimelineItem("blocked", since, now)
     elif info.state in {State.SCHEDULED, State.RETRY}:
-        yield Part("due", since, max(since, info.at))
+        yield TimelineItem("due", since, max(since, info.at))
     elif info.state is State.SUCCEEDED:
         end = max(since, info.at)
         began = max(since, end - info.run_ms) if info.run_ms >= 0 else end
         yield from _span("waited" if info.run_ms >= 0 else "unclear", since, began)
-        yield Part("succeeded", began, end)
+        yield TimelineItem("succeeded", began, end)
     elif info.state in FINISHED:
         end = max(since, info.at)
         yield from _span("waited", since, end)
-        yield Part("ended", end, end)
+        yield TimelineItem("ended", end, end)
 
 
-def _span(kind: str, start: int, end: int) -> Iterator[Part]:
+def _span(kind: str, start: int, end: int) -> Iterator[TimelineItem]:
     if end > start:
-        yield Part(kind, start, end)
+        yield TimelineItem(kind, start, end)

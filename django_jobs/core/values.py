@@ -262,7 +262,7 @@ class Completion:
 
     __slots__ = ("done", "queue", "stale")
 
-    def __init__(self, queue: str, done: Sequence[Done]) -> None:
+    def __init__(self, queue: str, done: Sequence[Completed]) -> None:
         self.queue, self.done = queue, done
         #: the answer of `Store.complete`: ids whose claim was stale.  None: it was not answered, and must be called.
         self.stale: list[str] | None = None
@@ -280,7 +280,7 @@ class Killed(str):
         return killed
 
 
-class Done(NamedTuple):
+class Completed(NamedTuple):
     """One successful attempt, for `Store.complete`.  `result` is the JSON text of the value, b"" for None."""
 
     claim: Claim

@@ -10,14 +10,14 @@ from functools import partial
 from django_jobs.conf import QueueSettings, Settings
 from django_jobs.core.values import Added
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.enqueueing.request import Ready
+from django_jobs.enqueueing.request import EncodedJob
 from django_jobs.enqueueing.sending import ask, complain, note_all, run_eagerly, settings_of
 from django_jobs.exceptions import JobIds, JobsError, StoreError, StoreUnavailable
 from django_jobs.stores import get_store
 from django_jobs.stores.values.sizes import ADDED_BYTES, MAX_BATCH
 
 #: Jobs that were not enqueued, and why.
-Refused = tuple[list[Ready], JobsError]
+Refused = tuple[list[EncodedJob], JobsError]
 #: Servers of the store that could not be reached together, and why.  A call that needs all of them is not tried.
 Away = dict[frozenset[str], StoreError]
 #: Waits for what the store says of each job of a batch.
@@ -38,11 +38,11 @@ class Batcher:
         #: (queue, id of a workflow batch or "") → unsent jobs.  A batch that is closed refuses its own jobs only.
         self._unsent: dict[tuple[str, str], _Unsent] = {}
         #: the batch that was sent last, its queue, and the function that waits for the answers; None: all are there.
-        self._sent: tuple[QueueSettings, list[Ready], Answers] | None = None
+        self._sent: tuple[QueueSettings, list[EncodedJob], Answers] | None = None
         #: how many jobs the store has added.
         self.accepted = 0
 
-    def add(self, each: Ready) -> None:
+    def add(self, each: EncodedJob) -> None:
         """Send this job with the next batch of its queue."""
         if self._settings.eager:
             with self._refusing([each]):
@@ -109,7 +109,7 @@ class Batcher:
             self.finish()
 
     @contextmanager
-    def _refusing(self, jobs: list[Ready]) -> Iterator[None]:
+    def _refusing(self, jobs: list[EncodedJob]) -> Iterator[None]:
         try:
             yield
         except JobsError as error:
@@ -126,7 +126,7 @@ class _Unsent:
     """The jobs of the next batch of a queue, and the size of their records in bytes."""
 
     queue: QueueSettings
-    jobs: list[Ready] = field(default_factory=list)
+    jobs: list[EncodedJob] = field(default_factory=list)
     size: int = 0
     is_full: bool = False
     #: how many jobs fill the batch.
@@ -145,7 +145,7 @@ def servers_of(*places: str, also: str = "") -> frozenset[str]:
     return frozenset(found if found == {""} or not also else found | {also})  # "": there is one server
 
 
-def needed_by(jobs: list[Ready]) -> frozenset[str]:
+def needed_by(jobs: list[EncodedJob]) -> frozenset[str]:
     """Return the servers that a call for these jobs needs.  They are of one queue and one batch."""
     first = jobs[0].request
     has_ids = any(each.request.id is not None for each in jobs)

@@ -22,7 +22,7 @@ from django_jobs.core.values import State
 from django_jobs.enqueueing import request as new_job
 from django_jobs.enqueueing.batching import Away, Batcher, Refused, ids_of, needed_by, servers_of
 from django_jobs.enqueueing.handle import DEFERRED
-from django_jobs.enqueueing.request import Ready, sent_later, state_of
+from django_jobs.enqueueing.request import EncodedJob, sent_later, state_of
 from django_jobs.exceptions import JobsError, QueueFull, StoreError, StoreUnavailable
 from django_jobs.formatting import counted
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
@@ -40,7 +40,7 @@ _away_until: dict[frozenset[str], float] = {}
 class _Call(NamedTuple):
     """The jobs that one call left for the commit, and when (monotonic)."""
 
-    ready: list[Ready]
+    ready: list[EncodedJob]
     asked_at: float
 
 
@@ -69,7 +69,7 @@ class _Commit:
 _commits: WeakKeyDictionary[object, _Commit] = WeakKeyDictionary()
 
 
-def wait_for_commit(ready: list[Ready], settings: Settings) -> None:
+def wait_for_commit(ready: list[EncodedJob], settings: Settings) -> None:
     """Send the jobs when the transaction that is open in this thread commits; with OUTBOX "always", one is opened."""
     for each in ready:
         each.handle.state = DEFERRED
@@ -84,7 +84,7 @@ def _transaction(settings: Settings) -> AbstractContextManager[None]:
     return transaction.atomic(using=settings.database)
 
 
-def _keep(ready: list[Ready], settings: Settings) -> None:
+def _keep(ready: list[EncodedJob], settings: Settings) -> None:
     """Write these jobs into the outbox."""
     if not ready:
         return
@@ -96,13 +96,13 @@ def _keep(ready: list[Ready], settings: Settings) -> None:
         each.request.block_timeout = 0  # the outbox waits for room
         batch = each.request.batch
         of_batch = (batch.id, batch.new_fields()) if batch is not None else ("", {})
-        job = (outbox.Kind.JOB, each.new.id, each.handle.name, each.handle.queue, each.new)
+        job = (outbox.EntryKind.JOB, each.new.id, each.handle.name, each.handle.queue, each.new)
         own, optional = each.request.id is not None, not each.request.raise_when_full
         entries.append(outbox.Entry(*job, *of_batch, now, is_own_id=own, is_optional=optional, token=token))
     outbox.write(entries, settings.database)
 
 
-def _register(ready: list[Ready], settings: Settings) -> None:
+def _register(ready: list[EncodedJob], settings: Settings) -> None:
     connection = connections[settings.database]
     commit = _commits.setdefault(connection, _Commit())
     commit.away.clear()
@@ -155,7 +155,7 @@ def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
         raise first_refused
 
 
-def _stays(each: Ready, error: JobsError) -> bool:
+def _stays(each: EncodedJob, error: JobsError) -> bool:
     """Return whether the job stays in the outbox, because it may be sent later."""
     if not each.request.is_kept or not isinstance(error, PASSING):
         return False
@@ -183,7 +183,7 @@ def _is_away(servers: frozenset[str]) -> bool:
     return any(until > now and known <= servers for known, until in list(_away_until.items()))
 
 
-def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
+def _due(calls: list[_Call]) -> Iterator[list[EncodedJob]]:
     now = new_job.now_ms()
     for call in calls:
         # Skip cancelled and sent jobs: test tools may call the callbacks of a TestCase themselves.
@@ -199,7 +199,7 @@ def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
             yield ready
 
 
-def _waits(each: Ready) -> bool:
+def _waits(each: EncodedJob) -> bool:
     """Return whether the job was not cancelled, or the block that cancelled it was rolled back."""
     try:
         each.handle.is_leaving(at_commit=True)
@@ -208,7 +208,7 @@ def _waits(each: Ready) -> bool:
     return each.handle.state == DEFERRED
 
 
-def _send(calls: Sequence[list[Ready]], away: Away) -> list[Refused]:
+def _send(calls: Sequence[list[EncodedJob]], away: Away) -> list[Refused]:
     """Send the jobs of several calls together, with one wait for an unreachable server, but refuse each job by itself.
     `away`: as in Batcher.  Returns the refused jobs and why."""
     refused: list[Refused] = []
@@ -245,7 +245,7 @@ def run_after_commit(action: Callable[[], object], what: str, entry: outbox.Entr
 
 
 def _is_early(entry: outbox.Entry) -> bool:
-    if entry.kind != outbox.Kind.CLOSE:
+    if entry.kind != outbox.EntryKind.CLOSE:
         return False
     try:
         return outbox.is_waited_for(entry.key, get_settings().database)

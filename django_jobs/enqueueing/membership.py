@@ -10,17 +10,17 @@ from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 
 from django_jobs.core.values import Added, State
-from django_jobs.enqueueing.request import Batch, Ready
+from django_jobs.enqueueing.request import EncodedJob, JoinableBatch
 from django_jobs.exceptions import BatchClosed, TooManySteps
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
 from django_jobs.stores.values.workflows import MOST_JOBS
 
 #: The batch that jobs join which are enqueued here; None = none.
-current: ContextVar[Batch | None] = ContextVar("django_jobs_batch", default=None)
+current: ContextVar[JoinableBatch | None] = ContextVar("django_jobs_batch", default=None)
 
 
-def join(queue: str, members: Sequence[Ready]) -> None:
+def join(queue: str, members: Sequence[EncodedJob]) -> None:
     """Tell the batches of these jobs of them.  Raises BatchClosed or TooManySteps: then none of them may be sent."""
     for batch, ids in _by_batch(members):
         answer = get_store().join_batch(batch.id, queue, ids, batch.new_fields())
@@ -35,7 +35,7 @@ def join(queue: str, members: Sequence[Ready]) -> None:
 _WHY = {"gone": "does not exist (any more)", "done": "is done", "cancelled": "was cancelled"}
 
 
-def leave(queue: str, members: Sequence[Ready], answers: Sequence[Added]) -> None:
+def leave(queue: str, members: Sequence[EncodedJob], answers: Sequence[Added]) -> None:
     """Take back those that were not added: another job has their unique key, or the queue is full."""
     refused = [
         each
@@ -46,7 +46,7 @@ def leave(queue: str, members: Sequence[Ready], answers: Sequence[Added]) -> Non
         get_store().leave_batch(batch.id, queue, ids)
 
 
-def check_given_up(each: Ready) -> None:
+def check_given_up(each: EncodedJob) -> None:
     """Raise BatchClosed if the batch has counted this job, whose id is known, as deleted, because this process stood
     still for so long between the two.  The job was not enqueued, and never will be under this id."""
     if each.request.batch is None:
@@ -60,8 +60,8 @@ def check_given_up(each: Ready) -> None:
         )
 
 
-def _by_batch(members: Iterable[Ready]) -> list[tuple[Batch, list[str]]]:
-    found: dict[str, tuple[Batch, list[str]]] = {}
+def _by_batch(members: Iterable[EncodedJob]) -> list[tuple[JoinableBatch, list[str]]]:
+    found: dict[str, tuple[JoinableBatch, list[str]]] = {}
     for each in members:
         batch = each.request.batch
         if batch is not None:

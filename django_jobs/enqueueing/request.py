@@ -36,7 +36,7 @@ STEP = "step"
 NO_KEY: Any = object()
 
 
-class Batch(Protocol):
+class JoinableBatch(Protocol):
     """An open batch, as enqueueing sees it (workflows/batch.py)."""
 
     id: str
@@ -94,7 +94,7 @@ class NewJobRequest:
     #: what a repeated call with the same id is compared with; None: name and arguments.
     digest: str | None = None
     #: the batch that the job joins when it is sent; None = none.
-    batch: Batch | None = None
+    batch: JoinableBatch | None = None
     #: the arguments as they are stored, if they were checked before; None = they were not.
     data: bytes | None = None
     #: it has a row in the outbox.
@@ -129,7 +129,7 @@ class WorkflowStep(NamedTuple):
     noted_result: bool
 
 
-class Ready(NamedTuple):
+class EncodedJob(NamedTuple):
     """An encoded job, and the handle that its caller has."""
 
     request: NewJobRequest

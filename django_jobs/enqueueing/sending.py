@@ -13,7 +13,7 @@ from django_jobs.conf import QueueSettings, Settings
 from django_jobs.core.values import Added, JobInfo
 from django_jobs.enqueueing import membership
 from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, FULL, JobHandle
-from django_jobs.enqueueing.request import Ready
+from django_jobs.enqueueing.request import EncodedJob
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import DuplicateJob, QueueFull, StoreError, StoreMisconfigured, StoreUnavailable
@@ -26,7 +26,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 Called = TypeVar("Called")
 
 
-def send_one(ready: Ready, settings: Settings) -> None:
+def send_one(ready: EncodedJob, settings: Settings) -> None:
     """Send one job, as every plain `enqueue()` does.  Raises QueueFull, DuplicateJob or a StoreError."""
     if settings.eager:
         run_eagerly(ready)
@@ -48,7 +48,7 @@ def settings_of(name: str, settings: Settings) -> QueueSettings:
     return settings.queues.get(name) or QueueSettings(name)
 
 
-def ask(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
+def ask(queue: QueueSettings, batch: list[EncodedJob]) -> list[Added]:
     """Ask the store until there is room, if the queue says so: the caller has to wait (ON_FULL "block")."""
     answers, patience = _ask_once(queue, batch), batch[0].request.block_timeout
     while Added.FULL in answers and _end_late(queue.name):
@@ -65,7 +65,7 @@ def ask(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
     return answers
 
 
-def _ask_again(queue: QueueSettings, batch: list[Ready], answers: list[Added]) -> None:
+def _ask_again(queue: QueueSettings, batch: list[EncodedJob], answers: list[Added]) -> None:
     """Ask again for the jobs that found no room."""
     full = [i for i, answer in enumerate(answers) if answer is Added.FULL]
     for i, answer in zip(full, _ask_once(queue, [batch[i] for i in full]), strict=True):
@@ -84,7 +84,7 @@ def _end_late(queue: str) -> bool:
     return bool(late) or more
 
 
-def _ask_once(queue: QueueSettings, batch: list[Ready], *, lost: int = 0) -> list[Added]:
+def _ask_once(queue: QueueSettings, batch: list[EncodedJob], *, lost: int = 0) -> list[Added]:
     """Ask the store.  The handle of a job whose id another queue has shows that queue, and its answer is EXISTS.
 
     `lost`: how often the queue has answered MOVED for these ids of the caller's."""
@@ -103,14 +103,14 @@ def _ask_once(queue: QueueSettings, batch: list[Ready], *, lost: int = 0) -> lis
     return answers
 
 
-def _join_elsewhere(each: Ready) -> Added:
+def _join_elsewhere(each: EncodedJob) -> Added:
     """Another queue has the job with this id.  It becomes a job of the batch, as if it were in this queue."""
     if each.request.batch is not None:
         membership.join(each.handle.queue, [each])
     return Added.EXISTS
 
 
-def _enqueue(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
+def _enqueue(queue: QueueSettings, batch: list[EncodedJob]) -> list[Added]:
     """Enqueue jobs whose ids no other queue has.  While a caller waits for room, its jobs belong to no batch: the check
     of the batch would find them missing, and their ids could not be used any more."""
     is_member = any(each.request.batch is not None for each in batch)
@@ -129,7 +129,7 @@ def _enqueue(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
     return answers
 
 
-def _told_of(batch: list[Ready], call: Callable[[], Called]) -> Called:
+def _told_of(batch: list[EncodedJob], call: Callable[[], Called]) -> Called:
     """Make a call to the store.  If it is not answered, the error names the first job."""
     try:
         return call()
@@ -138,7 +138,7 @@ def _told_of(batch: list[Ready], call: Callable[[], Called]) -> Called:
         raise
 
 
-def run_eagerly(each: Ready) -> None:
+def run_eagerly(each: EncodedJob) -> None:
     """Run the job here (EAGER)."""
     _note(each, Added.ADDED)
     # Execution is a layer above enqueueing; only eager mode calls upwards, and only here.
@@ -150,7 +150,7 @@ def run_eagerly(each: Ready) -> None:
 # -- what its answer means -----------------------------------------------------------
 
 
-def note_all(queue: str, batch: list[Ready], answers: list[Added]) -> None:
+def note_all(queue: str, batch: list[EncodedJob], answers: list[Added]) -> None:
     """Update the handles.  A duplicate's gets the id of the job that has the key, except after a commit: the caller has
     had that id for long."""
     refused = {
@@ -167,7 +167,7 @@ def note_all(queue: str, batch: list[Ready], answers: list[Added]) -> None:
         _note(each, answer)
 
 
-def _note(each: Ready, answer: Added) -> None:
+def _note(each: EncodedJob, answer: Added) -> None:
     """Update the handle and, if the job was added, send the signal."""
     each.handle.added = answer
     if answer is Added.ADDED:
@@ -191,7 +191,7 @@ def _show_first(handle: JobHandle) -> None:
         handle.show(JobInfo(handle.id, handle.queue, b"", known.state, at=known.at), final=True)
 
 
-def complain(queue: QueueSettings, each: Ready, answer: Added, accepted: int) -> None:
+def complain(queue: QueueSettings, each: EncodedJob, answer: Added, accepted: int) -> None:
     """Raise an error where the caller wants one."""
     if answer is Added.FULL and each.request.raise_when_full:
         raise QueueFull(queue.name, queue.max_length, accepted)

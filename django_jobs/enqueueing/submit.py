@@ -29,7 +29,7 @@ from django_jobs.enqueueing.batching import Batcher, Refused, ids_of
 from django_jobs.enqueueing.call_options import check_id, moment
 from django_jobs.enqueueing.commits import wait_for_commit
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.enqueueing.request import NO_KEY, NewJobRequest, Ready, encode, request_for, state_of
+from django_jobs.enqueueing.request import NO_KEY, EncodedJob, NewJobRequest, encode, request_for, state_of
 from django_jobs.enqueueing.sending import send_one
 from django_jobs.exceptions import JobsError, QueueFull, StoreError
 
@@ -61,7 +61,7 @@ def submit_many(
     """
     settings = get_settings()
     handles: list[JobHandle] = []
-    waiting: list[Ready] = []
+    waiting: list[EncodedJob] = []
     rest = iter(calls)
     ready = _each_ready(map(make, rest), settings, handles, answered)
     if not isinstance(calls, Iterator):
@@ -103,7 +103,7 @@ def submit_separately(requests: Iterable[NewJobRequest]) -> list[JobHandle | Job
     A queue with a limit refuses all jobs of a batch for which it has no room.  Raises StoreError: some jobs may then be
     stored, and the caller sends all of them again under the same ids."""
     settings = get_settings()
-    ready: list[Ready] = []
+    ready: list[EncodedJob] = []
     one = _through_all(settings, ready)
     answers: list[JobHandle | JobsError] = []
     for request in requests:
@@ -203,9 +203,9 @@ def in_transaction(alias: str) -> bool:
 
 def _each_ready(
     requests: Iterable[NewJobRequest], settings: Settings, handles: list[JobHandle], answered: Collection[str]
-) -> Iterator[Ready]:
+) -> Iterator[EncodedJob]:
     """Yield what is to be sent.  Each request adds to `handles` what its caller gets."""
-    made: list[Ready] = []
+    made: list[EncodedJob] = []
     one = _through_all(settings, made)
     for request in requests:
         handles.append(one(request))
@@ -217,7 +217,7 @@ def _each_ready(
         made.clear()
 
 
-def _through_all(settings: Settings, ready: list[Ready]) -> GetHandle:
+def _through_all(settings: Settings, ready: list[EncodedJob]) -> GetHandle:
     """Return the function that leads a request through the middleware, and adds what comes out to `ready`."""
 
     def collect(request: NewJobRequest) -> JobHandle:
@@ -227,7 +227,7 @@ def _through_all(settings: Settings, ready: list[Ready]) -> GetHandle:
     return through_middleware(settings.enqueue_middleware, collect)
 
 
-def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
+def _make_ready(request: NewJobRequest, settings: Settings) -> EncodedJob:
     if request.definition.is_late:
         warn_of_late(request.definition, settings)
     if (batch := membership.current.get()) is not None:
@@ -237,7 +237,7 @@ def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
         request.is_kept = request.batch is None or bool(request.batch.new_fields())
     now = new_job.now_ms()
     request.sent = new = encode(request, settings, now)
-    return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, state_of(new, now)))
+    return EncodedJob(request, new, JobHandle(new.id, request.definition.name, request.queue, state_of(new, now)))
 
 
 def warn_of_late(definition: JobDefinition, settings: Settings) -> None:

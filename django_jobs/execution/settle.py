@@ -23,7 +23,7 @@ from django_jobs.core.outcome import (
     after_failure,
     failed_attempt,
 )
-from django_jobs.core.values import Attempt, Claim, Done, Ended, Job, State
+from django_jobs.core.values import Attempt, Claim, Completed, Ended, Job, State
 from django_jobs.events.announce import announce_all
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import CorruptRecord, StoreError
@@ -241,7 +241,9 @@ def _bytes_to_log(attempted: Attempted) -> int:
     return (len(log.error) + len(log.traceback)) * min(max(log.attempt, 1), MAX_LOG)
 
 
-def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted], done: Sequence[Done]) -> list[Attempted]:
+def settle_successes(
+    store: Store, queue: str, attempts: Sequence[Attempted], done: Sequence[Completed]
+) -> list[Attempted]:
     """End many successful attempts of one queue in one call.  Returns those whose claims were still held.
 
     `done`: the same attempts in the form that `Store.complete` takes.  Raises StoreError."""
@@ -263,12 +265,12 @@ def still_held(attempts: Sequence[Attempted], stale: Sequence[str]) -> list[Atte
     return [attempted for attempted in attempts if attempted.claim.id not in lost]
 
 
-def as_done(attempted: Attempted) -> Done:
+def as_done(attempted: Attempted) -> Completed:
     """Return a successful attempt in the form that `Store.complete` takes."""
     claim, outcome, name, _, definition, _, run_ms, wait_ms, controls = attempted
     assert isinstance(outcome, Succeeded)
     counted_as = name if definition is None else definition.identity
-    return Done(claim, outcome.result, run_ms, counted_as, controls, wait_ms)
+    return Completed(claim, outcome.result, run_ms, counted_as, controls, wait_ms)
 
 
 def report_stale(attempted: Attempted) -> None:

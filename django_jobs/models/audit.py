@@ -44,7 +44,7 @@ class Source(models.TextChoices):
     COMMAND = "command", _("command line")
 
 
-class Kind(models.TextChoices):
+class ObjectKind(models.TextChoices):
     """What somebody acted on."""
 
     JOB = "job", _("job")
@@ -78,7 +78,7 @@ class Act:
     the job that a replay or a schedule made, or of the one that a new job is like), `paused` (the pause that ended)."""
 
     verb: str
-    kind: Kind
+    kind: ObjectKind
     #: the queue, the worker, the id of a schedule, workflow or operation, the name of a token or job type; of the
     #: outbox, the queues; of a finding, its kind and subject; of an error, its class and place.
     subject: str
@@ -92,7 +92,7 @@ class AuditEntry(models.Model):
     actor = models.CharField(_("who"), max_length=254, db_index=True, editable=False)
     source = models.CharField(_("by"), max_length=20, choices=Source.choices, editable=False)
     verb = models.CharField(_("action"), max_length=40, editable=False)
-    kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices, editable=False)
+    kind = models.CharField(_("kind"), max_length=20, choices=ObjectKind.choices, editable=False)
     subject = models.CharField(_("on"), max_length=300, editable=False)
     details = models.JSONField(_("details"), default=dict, editable=False)
 
@@ -159,14 +159,14 @@ def write_end(operation: Operation) -> None:
     """Write the end of a bulk operation that went on in the background.  Raises DatabaseError: then it is tried again
     later."""
     actor = Actor(operation.user, Source.HTTP if operation.over_http else Source.ADMIN)
-    write(actor, Act(operation.verb, Kind.BULK, operation.id, bulk_details(operation)))
+    write(actor, Act(operation.verb, ObjectKind.BULK, operation.id, bulk_details(operation)))
 
 
 def outbox_act(verb: str, entries: Sequence[Any]) -> Act:
     """Return what was done to these rows of the outbox."""
     queues = dict.fromkeys(row.queue for row in entries if row.queue)
     ids = listed((row.queue, row.key) for row in entries if row.queue)
-    return Act(verb, Kind.OUTBOX, ", ".join(queues), {"ids": ids, "moved": len(entries)})
+    return Act(verb, ObjectKind.OUTBOX, ", ".join(queues), {"ids": ids, "moved": len(entries)})
 
 
 def edit_details(info: JobInfo, call: Sequence[Any]) -> dict[str, str]:

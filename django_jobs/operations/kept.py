@@ -10,7 +10,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core.values import JobInfo, State
 from django_jobs.operations import relay
 from django_jobs.operations.relay import is_old as is_old
-from django_jobs.outbox import Kind, Unreadable
+from django_jobs.outbox import EntryKind, UnreadableRow
 from django_jobs.outbox.entries import ROWS
 from django_jobs.runtime.savepoint import savepoint
 from django_jobs.serialization.payloads import iso, job_payload
@@ -68,7 +68,7 @@ def page(held: bool | None, after: int = 0, limit: int = 50, jobs: Collection[st
     if held is not None:
         found = found.filter(is_held=held)
     if jobs:
-        found = found.filter(kind=Kind.JOB, name__in=jobs)
+        found = found.filter(kind=EntryKind.JOB, name__in=jobs)
     some = list(found[: limit + 1])
     return some[:limit], some[limit - 1].pk if len(some) > limit else 0
 
@@ -98,7 +98,7 @@ def entry_payload(row: Any, *, show_arguments: bool = True) -> dict[str, Any]:
     if show_arguments:
         try:
             job = info_of(row)
-        except Unreadable as error:
+        except UnreadableRow as error:
             payload["reason"] = row.reason or str(error)
         else:
             shown = {} if job is None else job_payload(job)

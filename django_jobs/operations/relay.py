@@ -22,9 +22,9 @@ from django_jobs.core import registry
 from django_jobs.enqueueing.batching import Away, Batcher, Refused, needed_by, servers_of
 from django_jobs.enqueueing.commits import PASSING
 from django_jobs.enqueueing.handle import DEFERRED, JobHandle
-from django_jobs.enqueueing.request import NewJobRequest, Ready, now_ms, sent_later
+from django_jobs.enqueueing.request import EncodedJob, NewJobRequest, now_ms, sent_later
 from django_jobs.exceptions import DuplicateJob, JobsError, StoreFull, StoreUnavailable
-from django_jobs.outbox import Entry, Kind, Unreadable, age, is_waited_for, rows, unpack
+from django_jobs.outbox import Entry, EntryKind, UnreadableRow, age, is_waited_for, rows, unpack
 from django_jobs.outbox.entries import ROWS
 from django_jobs.outbox.entries import delete as delete_rows
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
@@ -87,7 +87,7 @@ class _Pass:
             if ACTIVE and rows:
                 crashpoint("outbox.relayed")
         was_last = len(rows) < PAGE and (not rows or self._after == rows[-1].pk)
-        self._queues.update(row.queue for row in rows if row.kind == Kind.JOB)
+        self._queues.update(row.queue for row in rows if row.kind == EntryKind.JOB)
         # With patterns, the entries not read yet may be of any other queue.
         self.is_over = was_last or (not self.settings.queues.patterns and all(map(self._is_closed, self._queues)))
         return not self.is_over
@@ -140,10 +140,10 @@ class _Pass:
                     continue
                 try:
                     entry = unpack(row)
-                except Unreadable as error:
+                except UnreadableRow as error:
                     self._hold(row, str(error))
                     continue
-                if entry.kind == Kind.JOB:
+                if entry.kind == EntryKind.JOB:
                     jobs.append((row, entry))
                     continue
                 self._send_jobs(jobs, done)
@@ -183,7 +183,7 @@ class _Pass:
         if self._is_away(servers):
             return
         try:
-            if entry.kind == Kind.WORKFLOW:
+            if entry.kind == EntryKind.WORKFLOW:
                 workflows.send_kept(entry)
             elif is_waited_for(entry.key, self.settings.database):
                 return
@@ -213,7 +213,7 @@ class _Pass:
                 "It is older than IDEMPOTENCY, so the store may have forgotten its id: if it was sent before, it would "
                 "run twice. Send it again if you know that it did not run, or delete it."
             )
-        if row.kind == Kind.JOB and row.queue not in self.settings.queues:
+        if row.kind == EntryKind.JOB and row.queue not in self.settings.queues:
             return f"Queue {row.queue!r} is not in DJANGO_JOBS['QUEUES']. Add it there, and send the entry again."
         return None
 
@@ -238,7 +238,7 @@ class _KeptBatch:
         """Nothing: jobs that run where they are enqueued are not kept."""
 
 
-def _ready(entry: Entry) -> Ready:
+def _ready(entry: Entry) -> EncodedJob:
     """Return the job as an enqueue sends it.  Its type may be unknown here: only receivers of signals need it."""
     new: Any = entry.new
     request = NewJobRequest(registry.find(entry.name), (), {}, entry.queue, 0)  # type: ignore[arg-type]
@@ -247,7 +247,7 @@ def _ready(entry: Entry) -> Ready:
     request.raise_when_full = not entry.is_optional
     request.batch = _KeptBatch(entry) if entry.batch else None
     sent = sent_later(new, max(0, now_ms() - entry.at))
-    return Ready(request, sent, JobHandle(new.id, entry.name, entry.queue, DEFERRED))
+    return EncodedJob(request, sent, JobHandle(new.id, entry.name, entry.queue, DEFERRED))
 
 
 def is_old(row: Any) -> bool:

@@ -2,8 +2,8 @@
 
 from django_jobs.outbox.entries import (
     Entry,
-    Kind,
-    Unreadable,
+    EntryKind,
+    UnreadableRow,
     age,
     is_waited_for,
     kept_of,
@@ -19,9 +19,9 @@ from django_jobs.outbox.reading import Backlog, backlog
 __all__ = [
     "Backlog",
     "Entry",
+    "EntryKind",
     "Kept",
-    "Kind",
-    "Unreadable",
+    "UnreadableRow",
     "age",
     "backlog",
     "is_waited_for",

@@ -37,7 +37,7 @@ ROWS = 500
 Fields = Mapping[str, bytes | int]
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What an entry holds."""
 
     JOB = "job"
@@ -46,14 +46,14 @@ class Kind(StrEnum):
     CLOSE = "close"
 
 
-class Unreadable(Exception):
+class UnreadableRow(Exception):
     """A row that this version cannot send, and why."""
 
 
 class Entry(NamedTuple):
     """What is kept for the store: a job, a workflow, or the end of a batch."""
 
-    kind: Kind
+    kind: EntryKind
     #: the id of the job, workflow or batch.
     key: str
     name: str
@@ -142,12 +142,12 @@ def age(row: Any) -> float:
 
 def is_waited_for(batch: str, alias: str) -> bool:
     """Return whether jobs of this batch are still in the outbox: it must not end before them."""
-    return bool(rows(alias).filter(batch=batch, kind=Kind.JOB).exists())
+    return bool(rows(alias).filter(batch=batch, kind=EntryKind.JOB).exists())
 
 
 def kept_of(batch: str, ids: Sequence[str], alias: str) -> set[str]:
     """Return which of these jobs of a batch are still in the outbox."""
-    of_batch = rows(alias).filter(batch=batch, kind=Kind.JOB)
+    of_batch = rows(alias).filter(batch=batch, kind=EntryKind.JOB)
     some = (ids[first : first + ROWS] for first in range(0, len(ids), ROWS))
     return {key for part in some for key in of_batch.filter(key__in=part).values_list("key", flat=True)}
 
@@ -185,13 +185,13 @@ def unpack(row: Any) -> Entry:
         line, _, rest = data.partition(b"\n")
         head = json.loads(line)
         if head["format"] != FORMAT:
-            raise Unreadable(f"It has format {head['format']!r:.20}, and this django_jobs knows {FORMAT}.")
+            raise UnreadableRow(f"It has format {head['format']!r:.20}, and this django_jobs knows {FORMAT}.")
         new = None
-        if row.kind == Kind.JOB:
+        if row.kind == EntryKind.JOB:
             record, rest = rest[: head["record"]], rest[head["record"] :]
             known = {name: value for name, value in head["job"].items() if name in _OF_JOB}
             if wrong := [name for name, value in known.items() if type(value) not in _OF_JOB[name]]:
-                raise Unreadable(f"Its data cannot be read: {wrong[0]} is {known[wrong[0]]!r:.100}.")
+                raise UnreadableRow(f"Its data cannot be read: {wrong[0]} is {known[wrong[0]]!r:.100}.")
             if (run := known.get("schedule_run")) is not None:
                 known["schedule_run"] = (str(run[0]), int(run[1]))
             new = NewJob(id=row.key, record=record, controls=decode(row.key, row.queue, record).controls, **known)
@@ -200,8 +200,8 @@ def unpack(row: Any) -> Entry:
         for name, number in head.get("fields", ()):
             size = 0 if number is not None else next(sizes)
             fields[name], rest = (rest[:size] if number is None else number), rest[size:]
-        place = (Kind(row.kind), row.key, row.name, row.queue)
+        place = (EntryKind(row.kind), row.key, row.name, row.queue)
         flags = bool(head.get("own")), bool(head.get("optional")), row.token
         return Entry(*place, new, row.batch, fields, int(head["at"]), *flags)
     except (CorruptRecord, ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError) as error:
-        raise Unreadable(f"Its data cannot be read: {error!r:.200}") from error
+        raise UnreadableRow(f"Its data cannot be read: {error!r:.200}") from error

@@ -5,9 +5,13 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.outbox.entries import Kind
+from django_jobs.outbox.entries import EntryKind
 
-KINDS = [(Kind.JOB.value, _("job")), (Kind.WORKFLOW.value, _("workflow")), (Kind.CLOSE.value, _("end of a batch"))]
+KINDS = [
+    (EntryKind.JOB.value, _("job")),
+    (EntryKind.WORKFLOW.value, _("workflow")),
+    (EntryKind.CLOSE.value, _("end of a batch")),
+]
 
 
 class OutboxEntry(models.Model):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Scope:
+class IsolationScope:
     """A test, class or module of tests, or a whole run.  What is enqueued in it is seen inside of it only."""
 
     #: the store in memory, made when the first job is enqueued.
@@ -21,13 +21,13 @@ class Scope:
 
 
 #: Outermost first.  Empty under Django's own test runner.
-scopes: list[Scope] = []
+scopes: list[IsolationScope] = []
 
 
 @contextmanager
 def scope() -> Iterator[None]:
     """Begin a scope inside of those that are going on."""
-    mine = Scope()
+    mine = IsolationScope()
     scopes.append(mine)
     try:
         yield

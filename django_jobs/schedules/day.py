@@ -18,7 +18,7 @@ from django_jobs.exceptions import JobsError, StoreError
 from django_jobs.schedules import gaps
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import jitter_ms, latest_runs, runs_between
-from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.schedules.gaps import Gap
 from django_jobs.schedules.listing import from_ms, to_ms
 from django_jobs.schedules.missed import LATE
@@ -63,7 +63,7 @@ class Run:
 class Day:
     """One schedule around this moment."""
 
-    entry: Entry
+    entry: ScheduleEntry
     #: oldest first.
     last: Sequence[Run] = ()
     #: ms, with the jitter; none while it is paused or switched off.
@@ -89,7 +89,7 @@ class Day:
         }
 
 
-def days(entries: Sequence[Entry]) -> list[Day]:
+def days(entries: Sequence[ScheduleEntry]) -> list[Day]:
     """Return what these schedules did in the last 24 hours, and will do in the next 24.
 
     Reads the jobs of their runs: one call for each queue.  Raises StoreError."""
@@ -111,7 +111,7 @@ def days(entries: Sequence[Entry]) -> list[Day]:
 
 
 def _times(
-    entry: Entry, state: schedule_state.ScheduleState, noted: Mapping[str, Any], now: datetime
+    entry: ScheduleEntry, state: schedule_state.ScheduleState, noted: Mapping[str, Any], now: datetime
 ) -> tuple[Day, set[str]]:
     """Return a schedule with its times, as if no job were known, and the queues in which its jobs may be."""
     try:
@@ -133,7 +133,7 @@ def _times(
     return day, queues
 
 
-def _latest(entry: Entry, now: datetime) -> list[datetime]:
+def _latest(entry: ScheduleEntry, now: datetime) -> list[datetime]:
     """Return the times of the last day, the last SHOWN and one before them if there are more."""
     first = list(islice(runs_between(entry.cron, now - DAY, now, entry.zone), SHOWN + 1))
     if len(first) <= SHOWN:

@@ -26,7 +26,7 @@ _JOB_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScheduleEntry:
     """One schedule.  `id` starts with its source: "job:", "settings:" or "db:"."""
 
     id: str
@@ -68,7 +68,7 @@ class Entry:
         return f"cron:{hashlib.sha256(self.id.encode()).hexdigest()[:32]}:{scheduled}"
 
 
-def check_entry(entry: Entry) -> None:
+def check_entry(entry: ScheduleEntry) -> None:
     """Raise InvalidSchedule with the option, the value and the remedy if the schedule cannot run."""
     try:
         cron.parse(entry.cron)
@@ -110,7 +110,7 @@ def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
         raise InvalidSchedule(f"{option} is {value!r}. Write one of {listed}.", option)
 
 
-def _check_call(entry: Entry) -> None:
+def _check_call(entry: ScheduleEntry) -> None:
     if isinstance(entry.args, str) or not isinstance(entry.args, Sequence):
         raise InvalidSchedule(f"args is {entry.args!r}. Write a list of positional arguments.", "args")
     if not isinstance(entry.kwargs, Mapping) or not all(isinstance(key, str) for key in entry.kwargs):

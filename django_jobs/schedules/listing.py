@@ -12,7 +12,7 @@ from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.exceptions import InvalidSchedule, UnknownSchedule
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import next_run
-from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.schedules.gaps import Gap, note_gap
 from django_jobs.schedules.interval import NEVER
 from django_jobs.schedules.models import Schedule
@@ -24,17 +24,17 @@ from django_jobs.stores import get_store
 NEXT = 3
 
 
-def entries() -> list[Entry]:
+def entries() -> list[ScheduleEntry]:
     """Return every schedule, those from code and settings first.  Reads the database."""
     return [*code_entries(), *database_entries()]
 
 
-def database_entries() -> list[Entry]:
+def database_entries() -> list[ScheduleEntry]:
     """Return the rows of the Schedule table."""
     return [row.entry() for row in Schedule.objects.all()]
 
 
-def get_entry(name: str) -> Entry:
+def get_entry(name: str) -> ScheduleEntry:
     """Return the schedule with that id ("settings:nightly"), or that label if it is unique.  Raises UnknownSchedule."""
     everything = entries()
     found = [each for each in everything if each.id == name] or [each for each in everything if each.label == name]
@@ -45,7 +45,7 @@ def get_entry(name: str) -> Entry:
     raise UnknownSchedule(f"{what} named {name!r}. Use one of these ids: {known}.")
 
 
-def next_runs(entry: Entry, n: int = 5, after: datetime | None = None) -> list[datetime]:
+def next_runs(entry: ScheduleEntry, n: int = 5, after: datetime | None = None) -> list[datetime]:
     """Return the next `n` scheduled times (UTC, without jitter) after a moment, by default now by the store's clock.
 
     There are fewer if the schedule has a single time.  Raises InvalidSchedule if it cannot run."""
@@ -60,19 +60,19 @@ def next_runs(entry: Entry, n: int = 5, after: datetime | None = None) -> list[d
     return found
 
 
-def last_run(entry: Entry) -> datetime | None:
+def last_run(entry: ScheduleEntry) -> datetime | None:
     """Return the scheduled time of its last run, or None."""
     at = schedule_state.read_state(get_store()).last_run(entry).at
     return from_ms(at) if at else None
 
 
-def queue_of(entry: Entry) -> str:
+def queue_of(entry: ScheduleEntry) -> str:
     """Return the queue of its jobs.  Raises InvalidSchedule or UnknownJob."""
     check_entry(entry)
     return entry.queue or registry.get(entry.job).queue
 
 
-def run_now(entry: Entry, *, job_id: str | None = None, on_commit: bool | None = None) -> JobHandle:
+def run_now(entry: ScheduleEntry, *, job_id: str | None = None, on_commit: bool | None = None) -> JobHandle:
     """Enqueue its job once, now, in addition to its scheduled runs.  Raises the error in its entry, or a StoreError."""
     check_entry(entry)
     meta, digest = {"schedule": entry.id}, digest_of_run(entry) if job_id is not None else None
@@ -93,12 +93,12 @@ def run_now(entry: Entry, *, job_id: str | None = None, on_commit: bool | None =
     )
 
 
-def digest_of_run(entry: Entry) -> str:
+def digest_of_run(entry: ScheduleEntry) -> str:
     """Return the digest with which the id of a run by hand is remembered.  Enqueue middleware does not change it."""
     return digest_of_call(registry.get(entry.job).name, dump(entry.args, entry.kwargs))
 
 
-def pause(entry: Entry) -> None:
+def pause(entry: ScheduleEntry) -> None:
     """Pause it in the whole fleet; jobs that it has enqueued still run.  Does nothing if it is paused already."""
     store = get_store()
     if schedule_state.read_state(store).paused_at(entry) is not None:
@@ -106,7 +106,7 @@ def pause(entry: Entry) -> None:
     schedule_state.pause(store, entry, store.now())
 
 
-def resume(entry: Entry) -> None:
+def resume(entry: ScheduleEntry) -> None:
     """Let it run again from now on.  Runs that were missed in the pause are not run later.
 
     Does nothing if it is not paused: a second call must not skip runs that became due since the first."""
@@ -118,13 +118,13 @@ def resume(entry: Entry) -> None:
     note_gap(store, entry.id, Gap(paused, now, "paused"))
 
 
-def paused_at(entry: Entry) -> datetime | None:
+def paused_at(entry: ScheduleEntry) -> datetime | None:
     """Return since when it is paused, or None."""
     at = schedule_state.read_state(get_store()).paused_at(entry)
     return None if at is None else from_ms(at)
 
 
-def described(entry: Entry, state: schedule_state.ScheduleState, now: datetime) -> dict[str, Any]:
+def described(entry: ScheduleEntry, state: schedule_state.ScheduleState, now: datetime) -> dict[str, Any]:
     """Describe one schedule as a JSON object."""
     problem, runs = "", []
     try:

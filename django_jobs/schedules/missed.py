@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django_jobs.schedules.cron import latest_runs, next_run
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.gaps import Gap
 from django_jobs.schedules.listing import from_ms, to_ms
 
@@ -19,7 +19,7 @@ STILL_IN_TIME = timedelta(seconds=60)
 LATE = timedelta(seconds=25)
 
 
-def due_runs(entry: Entry, cursor: int, now: int) -> list[int]:
+def due_runs(entry: ScheduleEntry, cursor: int, now: int) -> list[int]:
     """Return the scheduled times (ms) later than `cursor` and not later than `now`, oldest first.
 
     "all": each of them, at most the last 100.  "one": those just due, else the last missed one.  "skip": as "one",
@@ -35,7 +35,7 @@ def due_runs(entry: Entry, cursor: int, now: int) -> list[int]:
     return list(map(to_ms, runs))
 
 
-def missed_before(entry: Entry, cursor: int, scheduled: int) -> Gap | None:
+def missed_before(entry: ScheduleEntry, cursor: int, scheduled: int) -> Gap | None:
     """Return the scheduled times between the last run and this one: no worker was there to enqueue them."""
     first = to_ms(next_run(entry.cron, from_ms(cursor), entry.zone))
     return Gap(first, scheduled - 1, "missed") if first < scheduled else None

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import InvalidSchedule
-from django_jobs.schedules.entry import MAX_JITTER, Entry, check_entry
+from django_jobs.schedules.entry import MAX_JITTER, ScheduleEntry, check_entry
 from django_jobs.schedules.interval import check_timing, timing
 
 
@@ -104,10 +104,10 @@ class Schedule(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    def entry(self) -> Entry:
+    def entry(self) -> ScheduleEntry:
         """Return the row as an Entry, the form of every schedule."""
         at = timezone.make_aware(self.at) if self.at is not None and timezone.is_naive(self.at) else self.at
-        return Entry(
+        return ScheduleEntry(
             id=f"db:{self.pk}",
             job=self.job,
             cron=timing(self.cron, self.every, at),

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, connections, router
 
 from django_jobs.formatting import counted, migrate_hint
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.listing import database_entries
 from django_jobs.schedules.models import Schedule
 
@@ -25,12 +25,12 @@ class ScheduleRows:
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._read_at = float("-inf")
-        self._known: list[Entry] = []
+        self._known: list[ScheduleEntry] = []
         self._complaint = ""
         #: the table was read once.
         self.are_known = False
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ScheduleEntry]:
         """Return the rows.  Never raises: if the database fails, the rows of the last read still apply."""
         if self._time() - self._read_at >= RELOAD:
             self._read_at = self._time()

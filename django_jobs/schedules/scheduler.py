@@ -13,7 +13,7 @@ from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import DuplicateJob, QueueFull, StoreError
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import jitter_ms, next_run
-from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.schedules.gaps import Gap, note_gap
 from django_jobs.schedules.listing import from_ms, to_ms
 from django_jobs.schedules.missed import due_runs, missed_before
@@ -37,7 +37,7 @@ class Periodic:
         self._time = time
         self._rows = ScheduleRows(time)
         #: entry → (cursor it was computed from, its next run in ms): saves computing it again.
-        self._next: dict[str, tuple[Entry, int, int]] = {}
+        self._next: dict[str, tuple[ScheduleEntry, int, int]] = {}
         #: entry id → the last problem that was logged for it.
         self._reported: dict[str, str] = {}
         #: the forms of all schedules as of the last tick.
@@ -61,7 +61,7 @@ class Periodic:
         # The waits are from `now` on.  Without what this tick has taken, each run would be late by the tick before it.
         return max(0.0, min([LONGEST, *waits]) - (self._time() - began))
 
-    def _look_after(self, entry: Entry, round_: _Round) -> float:
+    def _look_after(self, entry: ScheduleEntry, round_: _Round) -> float:
         """Handle one schedule; an error in it is reported and does not affect the others."""
         try:
             wait = self._enqueue_due(entry, round_)
@@ -76,7 +76,7 @@ class Periodic:
         self._reported.pop(entry.id, None)
         return wait
 
-    def _enqueue_due(self, entry: Entry, round_: _Round) -> float:
+    def _enqueue_due(self, entry: ScheduleEntry, round_: _Round) -> float:
         store, state, now = round_.store, round_.state, round_.now
         if not entry.enabled:
             if state.since(entry) is not None:
@@ -100,18 +100,20 @@ class Periodic:
             upcoming = self._remember(entry, max(since, state.passed_over(entry)), now)
         return (upcoming - now) / 1000
 
-    def _upcoming(self, entry: Entry, cursor: int) -> int:
+    def _upcoming(self, entry: ScheduleEntry, cursor: int) -> int:
         known = self._next.get(entry.id)
         if known is not None and known[:2] == (entry, cursor):
             return known[2]
         return self._remember(entry, cursor, cursor)
 
-    def _remember(self, entry: Entry, cursor: int, after: int) -> int:
+    def _remember(self, entry: ScheduleEntry, cursor: int, after: int) -> int:
         upcoming = to_ms(next_run(entry.cron, from_ms(after), entry.zone))
         self._next[entry.id] = (entry, cursor, upcoming)
         return upcoming
 
-    def _note_forms(self, store: Store, state: ScheduleState, entries: Sequence[Entry], now: int) -> ScheduleState:
+    def _note_forms(
+        self, store: Store, state: ScheduleState, entries: Sequence[ScheduleEntry], now: int
+    ) -> ScheduleState:
         """Note which schedules there are.  One that was removed or changed, and comes back, begins anew.
 
         Returns the state after it."""
@@ -123,12 +125,12 @@ class Periodic:
         self._forms = forms
         return schedule_state.forget_gone(store, schedule_state.mark_gone(store, state, now, others), now)
 
-    def _forget_others(self, entries: Sequence[Entry]) -> None:
+    def _forget_others(self, entries: Sequence[ScheduleEntry]) -> None:
         gone = self._next.keys() - {entry.id for entry in entries}
         for id in gone:
             del self._next[id]
 
-    def _report(self, entry: Entry, problem: str) -> None:
+    def _report(self, entry: ScheduleEntry, problem: str) -> None:
         """Log a problem once, and again only when it changes: a tick happens every few seconds."""
         if self._reported.get(entry.id) != problem:
             self._reported[entry.id] = problem
@@ -141,7 +143,7 @@ class _Round:
     def __init__(self, store: Store, state: ScheduleState, now: int) -> None:
         self.store, self.state, self.now = store, state, now
 
-    def enqueue(self, entry: Entry, scheduled: int, last: LastRun) -> LastRun:
+    def enqueue(self, entry: ScheduleEntry, scheduled: int, last: LastRun) -> LastRun:
         """Enqueue the job of one run, unless the last one's job must end first.  Returns the last run.
 
         A run is known by the id of its job, which says the schedule and the time: it is enqueued once, wherever its
@@ -174,7 +176,7 @@ class _Round:
         schedule_state.note_runs(self.store, {entry.id: last})
         return last
 
-    def _pass_over(self, entry: Entry, scheduled: int, last: LastRun, why: str) -> LastRun:
+    def _pass_over(self, entry: ScheduleEntry, scheduled: int, last: LastRun, why: str) -> LastRun:
         schedule_state.pass_over(self.store, entry, scheduled)
         note_gap(self.store, entry.id, Gap(scheduled, scheduled, why))
         return last
@@ -184,7 +186,7 @@ class _Round:
         return info is not None and info.state not in FINISHED and not has_expired(info, self.store.now())
 
 
-def _with_earlier_runs(store: Store, state: ScheduleState, entries: Sequence[Entry]) -> ScheduleState:
+def _with_earlier_runs(store: Store, state: ScheduleState, entries: Sequence[ScheduleEntry]) -> ScheduleState:
     """Note the last runs that are noted in queues only, as an earlier release does it.  Returns the state after it."""
     unknown = {entry.id for entry in entries if state.since(entry) is not None and not state.last_run(entry).at}
     found = store.last_runs(store.queues()) if unknown else {}

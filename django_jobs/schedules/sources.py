@@ -10,26 +10,28 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import check_name
 from django_jobs.exceptions import InvalidJob, InvalidSchedule
-from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.schedules.interval import check_timing, timing
 
 #: The options that an entry of SCHEDULES may have.
-OPTIONS = frozenset(each.name for each in fields(Entry)) - {"id", "source", "label"} | {"every", "at"}
+OPTIONS = frozenset(each.name for each in fields(ScheduleEntry)) - {"id", "source", "label"} | {"every", "at"}
 #: Functions that return further schedules from code.
-_further: list[Callable[[], list[Entry]]] = []
+_further: list[Callable[[], list[ScheduleEntry]]] = []
 
 
-def add_source(entries: Callable[[], list[Entry]]) -> None:
+def add_source(entries: Callable[[], list[ScheduleEntry]]) -> None:
     """Run the schedules that `entries` returns, too.  They must change only by a deployment."""
     if entries not in _further:
         _further.append(entries)
 
 
-def code_entries() -> list[Entry]:
+def code_entries() -> list[ScheduleEntry]:
     """Return the schedules from code and settings, unchecked; they change only by a deployment."""
     settings = get_settings()
     decorated = [
-        Entry(f"job:{each.identity}", each.name, each.cron, timezone=settings.time_zone, source="job", label=each.name)
+        ScheduleEntry(
+            f"job:{each.identity}", each.name, each.cron, timezone=settings.time_zone, source="job", label=each.name
+        )
         for each in registry.all_definitions()
         if each.cron is not None
     ]
@@ -37,13 +39,13 @@ def code_entries() -> list[Entry]:
     return [*decorated, *written, *(each for further in _further for each in further())]
 
 
-def settings_entry(key: str, options: Mapping[str, Any]) -> Entry:
+def settings_entry(key: str, options: Mapping[str, Any]) -> ScheduleEntry:
     """Return one entry of SCHEDULES.  Ignores unknown options: the system check reports them."""
     known = {name: value for name, value in options.items() if name in OPTIONS}
     zone = known.pop("timezone", None) or get_settings().time_zone
     cron = timing(known.pop("cron", ""), known.pop("every", None), known.pop("at", None))
     given = {"job": "", "cron": cron, **known}
-    return Entry(id=f"settings:{key}", timezone=zone, source="settings", label=key, **given)
+    return ScheduleEntry(id=f"settings:{key}", timezone=zone, source="settings", label=key, **given)
 
 
 def schedule_problems(key: Any, options: Mapping[str, Any]) -> Iterator[str]:

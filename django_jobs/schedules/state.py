@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.serialization.checked import is_moment
 
 if TYPE_CHECKING:
@@ -47,19 +47,19 @@ class ScheduleState:
 
     facts: dict[str, Any]
 
-    def since(self, entry: Entry) -> int | None:
+    def since(self, entry: ScheduleEntry) -> int | None:
         """ms: scheduled times up to this moment do not count for this schedule; None = it was never seen."""
         return self._ms(f"since:{form_of(entry)}")
 
-    def last_run(self, entry: Entry) -> LastRun:
+    def last_run(self, entry: ScheduleEntry) -> LastRun:
         """Return its last run.  An invalid one counts as none."""
         return _read_run(self.facts.get(f"fired:{entry.id}")) or LastRun(0, "")
 
-    def passed_over(self, entry: Entry) -> int:
+    def passed_over(self, entry: ScheduleEntry) -> int:
         """ms: the last run that was skipped on purpose; 0 = none."""
         return self._ms(f"passed:{entry.id}") or 0
 
-    def paused_at(self, entry: Entry) -> int | None:
+    def paused_at(self, entry: ScheduleEntry) -> int | None:
         """ms since when it is paused; None = it is not."""
         return self._ms(f"paused:{entry.id}")
 
@@ -98,17 +98,17 @@ def read_state(store: Store) -> ScheduleState:
     return ScheduleState(store.get_document(DOCUMENT))
 
 
-def begin(store: Store, entry: Entry, now: int) -> None:
+def begin(store: Store, entry: ScheduleEntry, now: int) -> None:
     """Start the schedule now, because it is new, was changed or was resumed: earlier runs were not missed."""
     store.update_document(DOCUMENT, {f"since:{form_of(entry)}": now})
 
 
-def forget(store: Store, entry: Entry) -> None:
+def forget(store: Store, entry: ScheduleEntry) -> None:
     """Forget a schedule that was switched off: when switched on again, it starts anew."""
     store.update_document(DOCUMENT, {f"since:{form_of(entry)}": None, f"passed:{entry.id}": None})
 
 
-def pass_over(store: Store, entry: Entry, scheduled: int) -> None:
+def pass_over(store: Store, entry: ScheduleEntry, scheduled: int) -> None:
     """Skip this run for ever."""
     store.update_document(DOCUMENT, {f"passed:{entry.id}": scheduled})
 
@@ -164,16 +164,16 @@ def _changed(store: Store, state: ScheduleState, changes: Mapping[str, int | Non
     return ScheduleState({fact: value for fact, value in facts.items() if value is not None})
 
 
-def pause(store: Store, entry: Entry, now: int) -> None:
+def pause(store: Store, entry: ScheduleEntry, now: int) -> None:
     """Pause it in the whole fleet, from the next tick on."""
     store.update_document(DOCUMENT, {f"paused:{entry.id}": now})
 
 
-def resume(store: Store, entry: Entry, now: int) -> None:
+def resume(store: Store, entry: ScheduleEntry, now: int) -> None:
     """Let it run again; runs that were due in the pause are not run later."""
     store.update_document(DOCUMENT, {f"since:{form_of(entry)}": now, f"paused:{entry.id}": None})
 
 
-def form_of(entry: Entry) -> str:
+def form_of(entry: ScheduleEntry) -> str:
     """Return the form of a schedule that this entry is."""
     return f"{entry.times}:{entry.id}"

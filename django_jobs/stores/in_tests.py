@@ -7,13 +7,13 @@ from threading import Lock
 
 from django.core import mail
 
-from django_jobs.runtime.scopes import Scope, scopes
+from django_jobs.runtime.scopes import IsolationScope, scopes
 from django_jobs.stores.embedded.store import MemoryStore
 from django_jobs.stores.values.options import StoreOptions
 
 _lock = Lock()
 #: For what is enqueued outside of pytest's scopes, and the list of mails that was in use then.
-_base, _outbox = Scope(), None
+_base, _outbox = IsolationScope(), None
 
 #: Copies the keys ARGV[3…] of the namespace ARGV[1] to the namespace ARGV[2].
 _COPY = """
@@ -50,7 +50,7 @@ def store_of_test(options: StoreOptions) -> TestStore:
         if not scopes and outbox is not _outbox:
             # Django gives every test a new list of mails: it is the only sign of a new test under its runner.
             _base.close()
-            _base, _outbox = Scope(), outbox
+            _base, _outbox = IsolationScope(), outbox
         around = [_base, *scopes]
         innermost = around[-1]
         if innermost.store is None:

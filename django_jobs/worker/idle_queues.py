@@ -17,7 +17,7 @@ from django_jobs.worker.shared_memory import SharedMemory
 Calls = tuple[tuple[str, int], ...]
 
 
-class Child(Protocol):
+class LivingChild(Protocol):
     """A child, as its parent knows it."""
 
     name: str
@@ -33,7 +33,7 @@ class _Empty(NamedTuple):
 class IdleQueues:
     """Told of each renewal."""
 
-    def __init__(self, children: Iterable[Child], lease: float) -> None:
+    def __init__(self, children: Iterable[LivingChild], lease: float) -> None:
         """`lease` in seconds."""
         self._children, self._lease = children, lease
         self._empty: dict[str, _Empty] = {}

@@ -14,17 +14,17 @@ from django_jobs.worker.messages import Message, decode, encode
 _BUFFER = 1 << 18
 
 
-def pair() -> tuple[Channel, Channel]:
+def pair() -> tuple[IpcChannel, IpcChannel]:
     """Return the two ends of a new channel: the parent's, the child's.  Raises OSError."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     # The parent must never wait for a child that a job has frozen; a child may wait for its parent.
     ours.setblocking(False)
-    return Channel(ours), Channel(theirs)
+    return IpcChannel(ours), IpcChannel(theirs)
 
 
-class Channel:
+class IpcChannel:
     """One end of a channel.  Any thread may send; only one thread may receive."""
 
     def __init__(self, end: socket.socket) -> None:

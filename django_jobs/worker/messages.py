@@ -19,7 +19,7 @@ class Message:
     must_arrive: ClassVar[bool] = False
 
 
-class Order(Message):
+class Instruction(Message):
     """A message that changes what a child does from now on."""
 
     __slots__ = ()
@@ -39,22 +39,22 @@ class ClaimId:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(Order):
+class Drain(Instruction):
     """Claim nothing more, hand back what has not begun, ask the running jobs to stop, and end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Retire(Order):
+class Retire(Instruction):
     """Take no more jobs, and end when the running jobs have ended.  To the maintenance process: start no more tasks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Close(Order):
+class Close(Instruction):
     """Claim nothing until `Open`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Open(Order):
+class Open(Instruction):
     """Claim again."""
 
 
@@ -94,18 +94,18 @@ class ClaimsInStore(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class MayRunSuspects(Order):
+class MayRunSuspects(Instruction):
     """From now on, this child may run suspects."""
 
 
 @dataclass(frozen=True, slots=True)
-class YieldSuspects(Order):
+class YieldSuspects(Instruction):
     """Run no more suspects, and answer with `Yielded`."""
 
 
 @dataclass(frozen=True, slots=True)
-class MayBegin(Order):
-    """The answer to `Waits`: whether the job may begin, or is handed back."""
+class MayBegin(Instruction):
+    """The answer to `WaitsToBegin`: whether the job may begin, or is handed back."""
 
     claim: ClaimId
     begins: bool
@@ -121,11 +121,11 @@ class Busy(Message):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Message):
-    """An alone child waits for jobs; or the claim has ended of which it sent `Waits`."""
+    """An alone child waits for jobs; or the claim has ended of which it sent `WaitsToBegin`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waits(Message):
+class WaitsToBegin(Message):
     """An alone child may not begin this claim before the parent answers with `MayBegin`."""
 
     claim: ClaimId

@@ -24,7 +24,7 @@ _TEXT = MOST_FOUND * (4 * 100 + 1)
 _HEAD = 8
 
 
-class Names(Protocol):
+class HasQueues(Protocol):
     """The part of the store that is needed here."""
 
     def queues(self) -> list[str]: ...
@@ -55,7 +55,7 @@ class ServedQueues(Sequence[QueueSettings]):
         self._known = 0, self._given
         self._is_full = False
 
-    def look(self, store: Names) -> bool:
+    def look(self, store: HasQueues) -> bool:
         """Find the queues that are new in the store; only the parent does this.  Returns whether there are any.  Raises
         StoreError."""
         if not self.patterns:

@@ -72,7 +72,7 @@ class NotBegun(NamedTuple):
     claims: tuple[Claim, ...]
 
 
-class JobThread(NamedTuple):
+class RunningThread(NamedTuple):
     """A thread in which a job runs, and which job that is."""
 
     #: the system's number of the thread.
@@ -226,11 +226,11 @@ class SharedMemory:
             return Asked(asked, self.queues[queue], words[_NEWEST])
         return None
 
-    def thread_of_job(self) -> JobThread | None:
+    def thread_of_job(self) -> RunningThread | None:
         """Return the thread of an alone child in which a job runs now, if one does."""
         for batch in self.batches:
             if number := batch.words[RUNS]:
-                return JobThread(batch.words[THREAD_ID], batch.words[BATCH], number)
+                return RunningThread(batch.words[THREAD_ID], batch.words[BATCH], number)
         return None
 
     def waits_to_begin(self, queue: str, id: str, token: int) -> bool:

@@ -16,7 +16,7 @@ from time import monotonic
 from django_jobs.events.signal_events import SignalEvent, from_words, send, to_words
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import faults_end_process
-from django_jobs.worker.ipc import Channel
+from django_jobs.worker.ipc import IpcChannel
 from django_jobs.worker.messages import SendSignal, SignalBegun, SignalSent
 
 logger = logging.getLogger("django_jobs.worker")
@@ -49,7 +49,7 @@ class UnsentSignals:
             self.moved_at = monotonic()
         self._waiting.append(signal_event)
 
-    def give(self, channel: Channel) -> None:
+    def give(self, channel: IpcChannel) -> None:
         """Give the maintenance process at the other end as many events as its channel has room for."""
         while self._given < min(len(self._waiting), AT_ONCE):
             if not channel.send(SendSignal(to_words(self._waiting[self._given]))):
@@ -74,7 +74,7 @@ class UnsentSignals:
 class SignalSender:
     """The maintenance process's side: a separate thread, because receivers may block it."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: IpcChannel) -> None:
         self.channel = channel
         #: each event, and whether it came from the parent, which is then told when it is sent.
         self._signal_events: SimpleQueue[tuple[SignalEvent, bool]] = SimpleQueue()

@@ -16,7 +16,7 @@ from django_jobs.core.values import State
 from django_jobs.enqueueing import commits, membership, submit
 from django_jobs.enqueueing import request as new_job
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.enqueueing.request import Batch as AnyBatch
+from django_jobs.enqueueing.request import JoinableBatch
 from django_jobs.enqueueing.signature import Signature
 from django_jobs.exceptions import BatchClosed, InvalidWorkflow
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
@@ -33,7 +33,7 @@ class OpenBatch:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self._tokens: list[Token[AnyBatch | None]] = []
+        self._tokens: list[Token[JoinableBatch | None]] = []
 
     def __repr__(self) -> str:
         return f"<batch {self.id}>"
@@ -129,7 +129,7 @@ class Batch(OpenBatch):
         if submit.is_kept(None, settings) or (settings.outbox and outbox.is_waited_for(self.id, settings.database)):
             now = new_job.now_ms()
             of_batch = (self.id, self.new_fields(), now)
-            place = (outbox.Kind.CLOSE, self.id, self.name, "", None)
+            place = (outbox.EntryKind.CLOSE, self.id, self.name, "", None)
             entry = outbox.Entry(*place, *of_batch, token=new_job.new_id(now))
         if entry is not None or (settings.on_commit and submit.in_transaction(settings.database)):
             what = f"the end of batch {self.name!r} ({self.id})"

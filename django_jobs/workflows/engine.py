@@ -41,7 +41,7 @@ from django_jobs.stores.values.workflows import (
     End,
     Followed,
     Note,
-    Ready,
+    ReadyStep,
 )
 from django_jobs.workflows.packing import Start, unpack, with_results
 from django_jobs.workflows.reading import outline, read_stand
@@ -98,7 +98,7 @@ def advance(store: Store, queue: str) -> int:
 def _follow_all(store: Store, ends: Mapping[str, Sequence[End]]) -> None:
     """Apply the ends to their workflows, and enqueue what may start, for all of them together."""
     for some in _in_parts(ends):
-        ready: list[tuple[str, Sequence[Ready]]] = []
+        ready: list[tuple[str, Sequence[ReadyStep]]] = []
         for (workflow, _), answer in zip(some, store.end_steps_of_many(some), strict=True):
             if isinstance(answer, StoreError):
                 _cannot_go_on(workflow, answer)
@@ -116,7 +116,7 @@ def _in_parts(ends: Mapping[str, Sequence[End]]) -> Iterator[list[tuple[str, lis
         yield [(workflow, [end for _, end in some]) for workflow, some in groupby(part, itemgetter(0))]
 
 
-def _start_all(store: Store, ready: Sequence[tuple[str, Sequence[Ready]]]) -> None:
+def _start_all(store: Store, ready: Sequence[tuple[str, Sequence[ReadyStep]]]) -> None:
     """Do `_start` for all of these workflows: in one call if possible; one by one if the store refuses that."""
     try:
         start(store, [each for workflow, steps in ready for each in _starts(store, workflow, steps)])
@@ -155,20 +155,20 @@ def follow(store: Store, workflow: str, ends: Sequence[End], verb: str = "") -> 
     return followed
 
 
-def _start(store: Store, workflow: str, ready: Sequence[Ready]) -> None:
+def _start(store: Store, workflow: str, ready: Sequence[ReadyStep]) -> None:
     """Enqueue steps of a workflow, or callbacks of a batch: these are marked, because their ends are noted nowhere."""
     if ready:
         start(store, _starts(store, workflow, ready))
         _mark_callbacks(store, workflow, ready)
 
 
-def _mark_callbacks(store: Store, workflow: str, ready: Sequence[Ready]) -> None:
+def _mark_callbacks(store: Store, workflow: str, ready: Sequence[ReadyStep]) -> None:
     callbacks = [each.step for each in ready if each.step.startswith("on_")]
     if callbacks:
         store.mark_started(workflow, callbacks)
 
 
-def _starts(store: Store, workflow: str, ready: Iterable[Ready]) -> Iterator[Start]:
+def _starts(store: Store, workflow: str, ready: Iterable[ReadyStep]) -> Iterator[Start]:
     for step, packed, results in ready:
         what = packed
         if what is None:
@@ -283,7 +283,7 @@ def _born(workflow: str) -> int:
         return 0
 
 
-def _begun(store: Store, workflow: str, is_batch: bool) -> list[Ready]:
+def _begun(store: Store, workflow: str, is_batch: bool) -> list[ReadyStep]:
     """Return the steps that were started and have not ended: whether their jobs exist is not known."""
     if is_batch:
         begun = [name for name, mark in store.workflow_scan(workflow, "b:") if mark == b"1"]
@@ -291,7 +291,7 @@ def _begun(store: Store, workflow: str, is_batch: bool) -> list[Ready]:
         left = [step for step, _ in store.workflow_scan(workflow, "d:")]
         waits = store.workflow_fields(workflow, [f"l:{step}" for step in left])
         begun = [step for step, wait in zip(left, waits, strict=True) if wait is None]
-    return [Ready(step, None, {}) for step in dict.fromkeys(begun)]
+    return [ReadyStep(step, None, {}) for step in dict.fromkeys(begun)]
 
 
 def live_jobs(store: Store, workflow: str) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:

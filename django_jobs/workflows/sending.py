@@ -45,7 +45,7 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
     entry = None
     if submit.is_kept(on_commit, settings):
         now = new_job.now_ms()
-        entry = outbox.Entry(outbox.Kind.WORKFLOW, id, name, fields=fields, at=now, token=new_job.new_id(now))
+        entry = outbox.Entry(outbox.EntryKind.WORKFLOW, id, name, fields=fields, at=now, token=new_job.new_id(now))
     if entry is not None or (waits and submit.in_transaction(settings.database)):
         kept = None if entry is None else outbox.Kept(entry.token, settings.database)
         handle.deferred(kept, [(start.queue, start.new.id) for start in starts])

@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 from django_jobs import Batch, Workflow, browse, job
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.values import Attempt, Controls, Done, State
+from django_jobs.core.values import Attempt, Completed, Controls, State
 from django_jobs.operations import errors, releases
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores import use_store
@@ -128,7 +128,7 @@ def work(store: Store, filler: Filler, chance: Any, kind: Any, *, fails: bool, b
     claim = filler.run(id, queue=queue)
     if not fails:
         waited = chance.randint(1, 9) * (40 if busy else 1)
-        store.complete(queue, [Done(claim, b"null", chance.randint(20, 400), name, wait_ms=waited)])
+        store.complete(queue, [Completed(claim, b"null", chance.randint(20, 400), name, wait_ms=waited)])
         return
     error, message, frame = ERRORS[{"webhooks": 0, "payments": 2}.get(queue, 1)]
     said = message.format(30 if queue in {"mail", "photos"} else filler.number)
@@ -255,7 +255,7 @@ def test_the_picture_of_a_night(
                 if "import" in claim.id:
                     store.bury(claim, Attempt(1, "failed", store.now(), 900, "w", "OSError", "no such host", TRACEBACK))
                 else:
-                    store.complete("default", [Done(claim, b"null", 900, "shop.send_receipt")])
+                    store.complete("default", [Completed(claim, b"null", 900, "shop.send_receipt")])
             clock.shift += (180 if -10 < clock.shift / 60 / MINUTE < -6 else 30) * MINUTE
         clock.shift = 0
         page = open_page("schedules/tonight/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from django_jobs.core.values import Added, Attempt, Claim, Done, JobInfo, Lane, NewJob, State
+from django_jobs.core.values import Added, Attempt, Claim, Completed, JobInfo, Lane, NewJob, State
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.workflows import read_note
@@ -42,10 +42,10 @@ def complete(store: Store, *claims: Claim, **fields: Any) -> list[str]:
     return store.complete(Q, [done(claimed, **fields) for claimed in claims])
 
 
-def done(claimed: Claim, **fields: Any) -> Done:
+def done(claimed: Claim, **fields: Any) -> Completed:
     """What a worker says of a success; it knows name and controls from the record."""
     job = decode(claimed.id, claimed.queue, claimed.record)
-    return Done(claimed, name=job.name, controls=job.controls, **fields)
+    return Completed(claimed, name=job.name, controls=job.controls, **fields)
 
 
 def info(store: Store, id: str) -> JobInfo:

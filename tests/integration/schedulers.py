@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.values import Done, Lane
+from django_jobs.core.values import Completed, Lane
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store, use_store
 
@@ -91,4 +91,4 @@ def scheduled(**entries):
 def finish_all(store):
     """Run everything that waits."""
     while claims := store.claim("default", "w", 100, lane=Lane.SHARED, lease=60_000).claims:
-        store.complete("default", [Done(claim) for claim in claims])
+        store.complete("default", [Completed(claim) for claim in claims])

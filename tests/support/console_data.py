@@ -12,7 +12,7 @@ import pytest
 from django_jobs.browse import search
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.values import Attempt, Claim, Controls, Done, Job, NewJob, Options, State
+from django_jobs.core.values import Attempt, Claim, Completed, Controls, Job, NewJob, Options, State
 from django_jobs.operations import searching
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.samples.worker import ENDS, WorkerSamples
@@ -113,7 +113,7 @@ class Filler:
             return id
         claim = self.run(id, queue=queue)
         if state is State.SUCCEEDED:
-            self.store.complete(queue, [Done(claim, b'{"sent": true}', 182, "shop.send_receipt")])
+            self.store.complete(queue, [Completed(claim, b'{"sent": true}', 182, "shop.send_receipt")])
         elif state is State.RETRY:
             self.store.retry(claim, self.attempt(claim, error_type, error), 120_000)
         elif state is State.DEAD:

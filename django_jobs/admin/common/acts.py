@@ -15,7 +15,7 @@ from django_jobs.admin.common import labels
 from django_jobs.admin.common.labels import Text
 from django_jobs.core.values import State
 from django_jobs.formatting import exact
-from django_jobs.models.audit import AuditEntry, Kind
+from django_jobs.models.audit import AuditEntry, ObjectKind
 
 #: Jobs that are named in a row.
 SHOWN = 20
@@ -54,7 +54,7 @@ def verb_label(verb: str) -> str:
 
 def kind_label(kind: str) -> str:
     """Return the name of a kind of thing."""
-    return str(dict(Kind.choices).get(kind, kind))
+    return str(dict(ObjectKind.choices).get(kind, kind))
 
 
 def ids_of(entry: AuditEntry) -> list[tuple[str, str]]:
@@ -74,9 +74,9 @@ def sentence(entry: AuditEntry) -> str:
     write = _SENTENCES.get((entry.kind, entry.verb))
     if write is not None:
         return write(entry)
-    if entry.verb in labels.REPORTED and entry.kind == Kind.JOB:
+    if entry.verb in labels.REPORTED and entry.kind == ObjectKind.JOB:
         return _report(entry)
-    if entry.verb in labels.REPORTED and entry.kind == Kind.BULK:
+    if entry.verb in labels.REPORTED and entry.kind == ObjectKind.BULK:
         return _bulk(entry)
     return f"{kind_label(entry.kind)} {_name(entry)}: {verb_label(entry.verb)}"
 
@@ -158,30 +158,30 @@ def _name(entry: AuditEntry) -> str:
 
 
 _SENTENCES: Mapping[tuple[str, str], Callable[[AuditEntry], str]] = {
-    (Kind.JOB, "edit"): _edited,
-    (Kind.JOB, "replay"): _replayed,
-    (Kind.JOB, "enqueue"): _copied,
-    (Kind.BULK, "stop"): lambda entry: _("The operation stops after the current batch."),
-    (Kind.QUEUE, "pause"): lambda entry: _("Paused: %(what)s") % {"what": _where(entry)},
-    (Kind.QUEUE, "resume"): lambda entry: _("Resumed: %(what)s") % {"what": _where(entry)},
-    (Kind.WORKER, "stop"): lambda entry: (
+    (ObjectKind.JOB, "edit"): _edited,
+    (ObjectKind.JOB, "replay"): _replayed,
+    (ObjectKind.JOB, "enqueue"): _copied,
+    (ObjectKind.BULK, "stop"): lambda entry: _("The operation stops after the current batch."),
+    (ObjectKind.QUEUE, "pause"): lambda entry: _("Paused: %(what)s") % {"what": _where(entry)},
+    (ObjectKind.QUEUE, "resume"): lambda entry: _("Resumed: %(what)s") % {"what": _where(entry)},
+    (ObjectKind.WORKER, "stop"): lambda entry: (
         _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.") % {"name": entry.subject}
     ),
-    (Kind.WORKER, "quiet"): lambda entry: (
+    (ObjectKind.WORKER, "quiet"): lambda entry: (
         _("Worker %(name)s was told to be quiet. It finishes its running jobs and takes no others.")
         % {"name": entry.subject}
     ),
-    (Kind.SCHEDULE, "run"): lambda entry: (
+    (ObjectKind.SCHEDULE, "run"): lambda entry: (
         _("Schedule %(name)s was enqueued as job %(id)s.") % {"name": _name(entry), "id": _job(entry)}
     ),
-    (Kind.SCHEDULE, "pause"): lambda entry: _("Schedule %(what)s is paused.") % {"what": _name(entry)},
-    (Kind.SCHEDULE, "resume"): lambda entry: _("Schedule %(what)s is resumed.") % {"what": _name(entry)},
-    (Kind.WORKFLOW, "cancel"): lambda entry: _("The workflow was cancelled. Steps that run were asked to stop."),
-    (Kind.WORKFLOW, "retry"): lambda entry: labels.report(
+    (ObjectKind.SCHEDULE, "pause"): lambda entry: _("Schedule %(what)s is paused.") % {"what": _name(entry)},
+    (ObjectKind.SCHEDULE, "resume"): lambda entry: _("Schedule %(what)s is resumed.") % {"what": _name(entry)},
+    (ObjectKind.WORKFLOW, "cancel"): lambda entry: _("The workflow was cancelled. Steps that run were asked to stop."),
+    (ObjectKind.WORKFLOW, "retry"): lambda entry: labels.report(
         "revive", _whole(entry, "moved"), held=_whole(entry, "held"), taken=_whole(entry, "taken")
     ),
-    (Kind.OUTBOX, "send"): lambda entry: labels.outbox_report("send", _whole(entry, "moved")),
-    (Kind.OUTBOX, "delete"): lambda entry: labels.outbox_report("delete", _whole(entry, "moved")),
+    (ObjectKind.OUTBOX, "send"): lambda entry: labels.outbox_report("send", _whole(entry, "moved")),
+    (ObjectKind.OUTBOX, "delete"): lambda entry: labels.outbox_report("delete", _whole(entry, "moved")),
 }
 
 

@@ -14,7 +14,7 @@ from django_jobs.models import audit
 class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """Writes an entry for each row that is created, changed or deleted."""
 
-    audit_kind: ClassVar[audit.Kind]
+    audit_kind: ClassVar[audit.ObjectKind]
     #: fields whose values are not written: only that they changed.
     audit_hidden: ClassVar[frozenset[str]] = frozenset()
 

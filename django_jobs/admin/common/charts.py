@@ -38,7 +38,7 @@ class Bar(NamedTuple):
     says: str
 
 
-class Mark(NamedTuple):
+class ChartMark(NamedTuple):
     """A line across a chart, and what it says."""
 
     x: float
@@ -62,12 +62,12 @@ class Chart:
     height: int = HEIGHT
     middle: float = HEIGHT / 2
     floor: float = HEIGHT - 0.5
-    marks: Sequence[Mark] = ()
+    marks: Sequence[ChartMark] = ()
     #: marks that are not named with the chart.
     unnamed: int = 0
 
     @property
-    def named(self) -> Sequence[Mark]:
+    def named(self) -> Sequence[ChartMark]:
         """The newest marks."""
         return self.marks[self.unnamed :]
 
@@ -109,7 +109,7 @@ def marked(charts: Iterable[Chart], releases: Mapping[str, int], first: int, end
     """Return the charts of this stretch of time (ms) with a line where each release first appeared."""
     within = [(name, at) for name, at in releases.items() if first <= at < end]
     marks = [
-        Mark(
+        ChartMark(
             round((at - first) * WIDTH / (end - first), 2),
             _("Release %(name)s from %(time)s") % {"name": plain(name, 40), "time": time_label(at, period)},
         )

@@ -132,7 +132,7 @@ class Console:
         messages.add_message(self.request, level, message)
         return HttpResponseRedirect(url)
 
-    def log(self, verb: str, kind: audit.Kind, subject: str, **details: Any) -> None:
+    def log(self, verb: str, kind: audit.ObjectKind, subject: str, **details: Any) -> None:
         """Write an entry of the audit log for the user of this request.  `details`: see `audit.Act`."""
         actor = audit.Actor(self.request.user.get_username(), audit.Source.ADMIN)
         audit.record(actor, audit.Act(verb, kind, subject, details))

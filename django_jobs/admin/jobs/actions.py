@@ -22,7 +22,7 @@ from django_jobs.browse import PAGE, Match
 from django_jobs.core.values import MAY_HAVE_STARTED, State
 from django_jobs.formatting import number
 from django_jobs.models import audit
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import bulk
 from django_jobs.operations.matching import Matching, count_matching
 from django_jobs.stores import get_store
@@ -160,7 +160,7 @@ def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dic
         told = {key: details[key] for key in ("reason", "run_at", "start_again") if details.get(key)}
         numbers = {"moved": len(moved), "asked": len(asked), "held": len(held), "taken": len(taken)}
         where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
-        console.log(verb, Kind.JOB, where, ids=audit.listed(done_ids), **numbers, **told)
+        console.log(verb, ObjectKind.JOB, where, ids=audit.listed(done_ids), **numbers, **told)
     left = len(chosen) - len(moved) - len(asked) - len(held) - len(taken)
     if left:
         more = ngettext(
@@ -195,7 +195,7 @@ def start_bulk(console: Console, state: State, match: Match, verb: str, details:
     )
     bulk.drive(operation.id, FIRST_STRETCH)
     operation = bulk.get(operation.id) or operation
-    console.log(verb, Kind.BULK, operation.id, **audit.bulk_details(operation))
+    console.log(verb, ObjectKind.BULK, operation.id, **audit.bulk_details(operation))
     if not operation.finished:
         bulk.follow(operation.id)
     return console.back(console.url("bulk_operation", operation.id), messages.INFO, _("The operation has started."))

@@ -25,7 +25,7 @@ from django_jobs.exceptions import (
     UnknownJob,
     UnknownQueue,
 )
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import copying
 from django_jobs.serialization import payloads
 from django_jobs.serialization.record import decode
@@ -103,7 +103,9 @@ def enqueue(console: Console, form: AnotherForm, info: JobInfo, request: NewJobR
         said = _("This job was enqueued before, with the same form. Nothing was enqueued a second time.")
     if is_new := added in (None, Added.ADDED, Added.REPLACED):
         ids = [] if added is Added.REPLACED else [[request.queue, id]]
-        console.log("enqueue", Kind.JOB, request.queue, ids=ids, job=[info.queue, info.id], name=request.name, moved=1)
+        console.log(
+            "enqueue", ObjectKind.JOB, request.queue, ids=ids, job=[info.queue, info.id], name=request.name, moved=1
+        )
     return console.back(here, messages.SUCCESS if is_new else messages.WARNING, said)
 
 

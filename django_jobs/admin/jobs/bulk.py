@@ -12,7 +12,7 @@ from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.filters import times_text
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import bulk
 
 #: The page runs an operation for this long (s) before it is shown again.
@@ -56,7 +56,7 @@ def post(console: Console, operation: bulk.Operation) -> HttpResponse:
     if console.request.POST.get("do") == "stop":
         bulk.stop(operation.id)
         said = _("The operation stops after the current batch.")
-        console.log("stop", Kind.BULK, operation.id)
+        console.log("stop", ObjectKind.BULK, operation.id)
         return console.back(url, messages.SUCCESS, said)
     bulk.drive(operation.id, STRETCH)
     bulk.tell_ended()

@@ -33,7 +33,7 @@ from django_jobs.exceptions import (
 )
 from django_jobs.formatting import exact
 from django_jobs.models import audit
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import diagnosis
 from django_jobs.operations.errors import remembered
 from django_jobs.serialization import payloads
@@ -198,7 +198,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
             form.add_error("arguments", str(error))
         else:
             details = audit.edit_details(info, form.cleaned_data["arguments"])
-            console.log("edit", Kind.JOB, queue, ids=[[queue, id]], moved=int(run), **details)
+            console.log("edit", ObjectKind.JOB, queue, ids=[[queue, id]], moved=int(run), **details)
             return console.back(console.url("job", queue, id), messages.SUCCESS, said)
     definition = payloads.definition_of(job.name)
     context = {

@@ -13,11 +13,11 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_jobs.admin.common import acts, labels
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
-from django_jobs.browse.timeline import Part, timeline, unkept
+from django_jobs.browse.timeline import TimelineItem, timeline, unkept
 from django_jobs.core.values import Job, JobInfo, State
 from django_jobs.enqueueing.request import now_ms
 from django_jobs.formatting import number
-from django_jobs.models.audit import AuditEntry, Kind
+from django_jobs.models.audit import AuditEntry, ObjectKind
 from django_jobs.runtime.savepoint import savepoint
 from django_jobs.serialization.holders import shown
 
@@ -99,7 +99,7 @@ def acts_on(info: JobInfo, job: Job) -> tuple[list[AuditEntry], list[str]]:
     try:
         with savepoint(using):
             entries = AuditEntry.objects.filter(
-                at__gte=since, kind__in=[Kind.JOB, Kind.BULK], details__icontains=info.id
+                at__gte=since, kind__in=[ObjectKind.JOB, ObjectKind.BULK], details__icontains=info.id
             ).order_by("at", "pk")
             found = list(entries[: ACTS + 1])
     except (DatabaseError, ImproperlyConfigured):
@@ -112,7 +112,7 @@ def acts_on(info: JobInfo, job: Job) -> tuple[list[AuditEntry], list[str]]:
     ], notes
 
 
-def _row(part: Part, info: JobInfo, begin: int, end: int) -> TimelineRow:
+def _row(part: TimelineItem, info: JobInfo, begin: int, end: int) -> TimelineRow:
     x, width = bar(part.start, min(part.end, end), begin, end)
     length = part.end - part.start if part.end > part.start else -1
     if part.attempt is not None:

@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 from django_jobs import remote
 from django_jobs.admin.common.audited import AuditedAdmin
 from django_jobs.models import ApiToken, RemoteJobType
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.models.token import Scope
 
 #: How long the old secret of a token stays valid.
@@ -55,7 +55,7 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
 class ApiTokenAdmin(AuditedAdmin):
     """Shows the secret only once, in the message after the token was created."""
 
-    audit_kind = Kind.TOKEN
+    audit_kind = ObjectKind.TOKEN
     form = ApiTokenForm
     list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "expires_at", "revoked_at"]
     list_filter = [("revoked_at", admin.EmptyFieldListFilter)]
@@ -115,7 +115,7 @@ class ApiTokenAdmin(AuditedAdmin):
 class RemoteJobTypeAdmin(AuditedAdmin):
     """Workers apply a change within five seconds."""
 
-    audit_kind = Kind.JOB_TYPE
+    audit_kind = ObjectKind.JOB_TYPE
     #: A URL may contain a password.
     audit_hidden = frozenset({"url", "credentials"})
     list_display = ["name", "queue", "handover", "delivery_strategy", "attempts", "concurrency", "timeout"]

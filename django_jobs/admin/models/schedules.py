@@ -19,7 +19,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Schedule
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 
 #: Number of next runs shown, as documented.
 NEXT = 5
@@ -52,7 +52,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
 class ScheduleAdmin(AuditedAdmin):
     """The schedules that users enter in the admin."""
 
-    audit_kind = Kind.SCHEDULE
+    audit_kind = ObjectKind.SCHEDULE
     #: Arguments may be sensitive.
     audit_hidden = frozenset({"args", "kwargs"})
     form = ScheduleForm

@@ -19,7 +19,7 @@ from django_jobs.admin.common.charts import SMALL, Chart, Sparkline, failed_text
 from django_jobs.admin.common.console import Console
 from django_jobs.core.values import JobInfo
 from django_jobs.formatting import number
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import errors
 from django_jobs.operations.errors import Error, State
 from django_jobs.serialization.masking import masked
@@ -119,7 +119,7 @@ def post(console: Console, error: Error) -> HttpResponse:
     note = form.cleaned_data["note"] if "note" in console.request.POST else None
     who = console.request.user.get_username()
     errors.decide(error, by=who, state=ACTS[act][0] if act in ACTS else None, note=note)
-    console.log(act, Kind.ERROR, error.subject, reason=note)
+    console.log(act, ObjectKind.ERROR, error.subject, reason=note)
     url = console.url("errors") if "list" in console.request.POST else console.url("error", error.id)
     said = _("The note is kept.") if act == "note" else _("The error is: %(state)s.") % {"state": STATES[error.state]}
     return console.back(url, messages.SUCCESS, said)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.formatting import exact
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import diagnosis
 
 #: Hours → what a button says.
@@ -39,7 +39,7 @@ def acknowledge_page(console: Console) -> HttpResponse:
     subject = f"{found[0].kind} {found[0].subject}"[:200]
     if data and "withdraw" in data:
         diagnosis.withdraw([key])
-        console.log("withdraw", Kind.FINDING, subject)
+        console.log("withdraw", ObjectKind.FINDING, subject)
         return console.back(overview, messages.SUCCESS, _("The finding counts again."))
     form = AcknowledgeForm(data)
     if data is None or not form.is_valid():
@@ -47,5 +47,5 @@ def acknowledge_page(console: Console) -> HttpResponse:
         return console.render("acknowledge.html", _("Acknowledge"), context, here="overview")
     reason, until = form.cleaned_data["reason"], report.at + int(form.cleaned_data["hours"]) * 3_600_000
     diagnosis.acknowledge(found, until, by=console.request.user.get_username(), reason=reason)
-    console.log("acknowledge", Kind.FINDING, subject, reason=reason, until=until)
+    console.log("acknowledge", ObjectKind.FINDING, subject, reason=reason, until=until)
     return console.back(overview, messages.SUCCESS, _("Acknowledged until %(time)s.") % {"time": exact(until)})

@@ -67,7 +67,7 @@ MIXED = "…"
 WORST_FIRST = ("dead", "expired", "deleted", "cancelled", "live", "waiting", "succeeded")
 
 
-class Line(NamedTuple):
+class Edge(NamedTuple):
     """A line from one box to one behind it: the `d` of an SVG path, and the state of the box that it leaves."""
 
     path: str
@@ -79,7 +79,7 @@ class Drawing:
     """Boxes and lines."""
 
     boxes: list[Box]
-    lines: list[Line]
+    lines: list[Edge]
     width: int
     height: int
     #: several steps share a box.
@@ -172,7 +172,7 @@ def place(rows: Sequence[Sequence[Box]], *, is_down: bool) -> tuple[int, int]:
     return width + 2 * MARGIN, height + 2 * MARGIN
 
 
-def lines(boxes: Sequence[Box], *, is_down: bool) -> Iterator[Line]:
+def lines(boxes: Sequence[Box], *, is_down: bool) -> Iterator[Edge]:
     """Yield a line for each pair of boxes that follow each other."""
     for box in boxes:
         for index in sorted(box.before):
@@ -187,7 +187,7 @@ def lines(boxes: Sequence[Box], *, is_down: bool) -> Iterator[Line]:
                 x2, y2 = box.x, box.y + HEIGHT // 2
                 bend = (x2 - x1) // 2
                 path = f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
-            yield Line(path, source.state)
+            yield Edge(path, source.state)
 
 
 def shortened(text: str, columns: int = COLUMNS, *, is_name: bool = True) -> str:

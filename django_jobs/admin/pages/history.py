@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django_jobs.admin.common import acts
 from django_jobs.admin.common.console import Console
 from django_jobs.archive.values import text
-from django_jobs.models.audit import AuditEntry, Kind, Source
+from django_jobs.models.audit import AuditEntry, ObjectKind, Source
 
 ENTRIES = 50
 #: Longest list of users or actions to choose from.  The address takes any other.
@@ -77,13 +77,13 @@ def row(console: Console, entry: AuditEntry) -> AuditRow:
     """Return an entry in the language of the reader.  Arguments are for those who may see arguments."""
     ids = acts.ids_of(entry)
     address = {
-        Kind.QUEUE: ("queue", entry.subject),
-        Kind.BULK: ("bulk_operation", entry.subject),
-        Kind.WORKFLOW: ("workflow", entry.subject),
-        Kind.WORKER: ("workers",),
-        Kind.SCHEDULE: ("schedules",),
-    }.get(Kind(entry.kind) if entry.kind in Kind.values else Kind.JOB)
-    if entry.kind == Kind.JOB and entry.subject and ", " not in entry.subject:
+        ObjectKind.QUEUE: ("queue", entry.subject),
+        ObjectKind.BULK: ("bulk_operation", entry.subject),
+        ObjectKind.WORKFLOW: ("workflow", entry.subject),
+        ObjectKind.WORKER: ("workers",),
+        ObjectKind.SCHEDULE: ("schedules",),
+    }.get(ObjectKind(entry.kind) if entry.kind in ObjectKind.values else ObjectKind.JOB)
+    if entry.kind == ObjectKind.JOB and entry.subject and ", " not in entry.subject:
         address = ("queue", entry.subject)
     return AuditRow(
         entry=entry,

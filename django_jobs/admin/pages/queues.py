@@ -27,7 +27,7 @@ from django_jobs.core import registry
 from django_jobs.core.values import QueueStats, State
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import exact
-from django_jobs.models.audit import Kind, pause_details
+from django_jobs.models.audit import ObjectKind, pause_details
 from django_jobs.stores import get_store
 
 #: The states whose jobs the list counts.
@@ -177,10 +177,10 @@ def post(console: Console, queue: str) -> HttpResponse:
         if data["do"] == "pause":
             by = console.request.user.get_username()
             operations.pause(queue, name=name, reason=reason, until=until, by=by)
-            console.log("pause", Kind.QUEUE, queue, job_type=name, reason=reason, until=until)
+            console.log("pause", ObjectKind.QUEUE, queue, job_type=name, reason=reason, until=until)
         else:
             paused = operations.resume(queue, name=name)
-            console.log("resume", Kind.QUEUE, queue, job_type=name, paused=pause_details(paused))
+            console.log("resume", ObjectKind.QUEUE, queue, job_type=name, paused=pause_details(paused))
     except JobsError as error:
         form.add_error(None, str(error))
         return show(console, queue, form)

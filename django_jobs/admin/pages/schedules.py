@@ -20,15 +20,15 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
 from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.exceptions import JobsError, StoreError, UnknownSchedule
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.schedules import state as schedule_state
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.stores import get_store
 
 #: Number of next runs shown for each schedule.
 NEXT = 3
 #: A sentence about what was done, and the details for the audit log.
-Done = tuple[str, dict[str, Any]]
+ActResult = tuple[str, dict[str, Any]]
 #: Schedules per page: the next runs of each must be computed; of the page of a day, all of that day.
 PAGE, DAYS = 100, 50
 
@@ -43,7 +43,7 @@ SOURCES: dict[str, Text] = {
 class ScheduleRow:
     """One schedule as shown on the page; times in ms."""
 
-    entry: Entry
+    entry: ScheduleEntry
     source: Text
     #: the page that edits it; "" = it is defined in code or settings.
     url: str
@@ -76,14 +76,14 @@ def tonight(console: Console) -> HttpResponse:
     return console.render("tonight.html", _("Tonight and last night"), pages | {"days": days}, here="schedules")
 
 
-def rows(console: Console, entries: Sequence[Entry]) -> list[ScheduleRow]:
+def rows(console: Console, entries: Sequence[ScheduleEntry]) -> list[ScheduleRow]:
     """Return the rows.  Takes two reads of the store, whatever the number of schedules."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
     return [row(console, entry, state, now) for entry in entries]
 
 
-def row(console: Console, entry: Entry, state: schedule_state.ScheduleState, now: datetime) -> ScheduleRow:
+def row(console: Console, entry: ScheduleEntry, state: schedule_state.ScheduleState, now: datetime) -> ScheduleRow:
     """Return the row of one schedule; a broken one shows the reason instead of the next runs."""
     last, paused, upcoming, problem = state.last_run(entry), state.paused_at(entry) or 0, [], ""
     try:
@@ -123,12 +123,12 @@ def post(console: Console) -> HttpResponse:
         raise
     except JobsError as error:
         return console.back(console.url("schedules"), messages.ERROR, str(error))
-    console.log(data["do"], Kind.SCHEDULE, entry.id, **details)
+    console.log(data["do"], ObjectKind.SCHEDULE, entry.id, **details)
     back = console.url("paused") if data.get("back") == "paused" else console.url("schedules")
     return console.back(back, messages.SUCCESS, said)
 
 
-def run(entry: Entry) -> Done:
+def run(entry: ScheduleEntry) -> ActResult:
     """Run it once, now."""
     handle = schedules.run_now(entry)
     said = _("Schedule %(name)s was enqueued as job %(id)s.")
@@ -137,16 +137,16 @@ def run(entry: Entry) -> Done:
     return said % {"name": entry.label, "id": handle.id}, {"job": [handle.queue, handle.id]}
 
 
-def pause(entry: Entry) -> Done:
+def pause(entry: ScheduleEntry) -> ActResult:
     """Stop its runs until it is resumed."""
     schedules.pause(entry)
     return _("Schedule %(what)s is paused.") % {"what": entry.label}, {}
 
 
-def resume(entry: Entry) -> Done:
+def resume(entry: ScheduleEntry) -> ActResult:
     """Let it run again from now on."""
     schedules.resume(entry)
     return _("Schedule %(what)s is resumed.") % {"what": entry.label}, {}
 
 
-ACTS: dict[str, Callable[[Entry], Done]] = {"run": run, "pause": pause, "resume": resume}
+ACTS: dict[str, Callable[[ScheduleEntry], ActResult]] = {"run": run, "pause": pause, "resume": resume}

@@ -14,7 +14,7 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.pages import trends
 from django_jobs.admin.pages.worker_rows import worker_row, worker_rows
 from django_jobs.browse.trends import worker_trend
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.stores import get_store
 
 
@@ -62,5 +62,5 @@ def post(console: Console) -> HttpResponse:
     said = _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.")
     if command == "quiet":
         said = _("Worker %(name)s was told to be quiet. It finishes its running jobs and takes no others.")
-    console.log(command, Kind.WORKER, worker)
+    console.log(command, ObjectKind.WORKER, worker)
     return console.back(console.url("workers"), messages.SUCCESS, said % {"name": worker})

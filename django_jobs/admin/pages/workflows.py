@@ -24,7 +24,7 @@ from django_jobs.browse.workflow_payloads import error_of
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import JobMoved, WorkflowNotFound
 from django_jobs.formatting import number as written
-from django_jobs.models.audit import Kind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.serialization.record import name_of
 from django_jobs.workflows.reading import STOPPING, StepInfo, WorkflowInfo
 
@@ -251,7 +251,7 @@ def post(console: Console, info: WorkflowInfo) -> HttpResponse:
     except (JobMoved, WorkflowNotFound):
         level, said = messages.WARNING, _("The workflow has changed its state in the meantime.")
     else:
-        console.log(verb, Kind.WORKFLOW, info.id, name=title_of(info), **details)
+        console.log(verb, ObjectKind.WORKFLOW, info.id, name=title_of(info), **details)
     return console.back(here, level, said)
 
 

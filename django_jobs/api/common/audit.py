@@ -10,11 +10,11 @@ from django_jobs.api.common.principal import caller
 from django_jobs.models import audit
 
 
-def log(request: HttpRequest, verb: str, kind: audit.Kind, subject: str, **details: Any) -> None:
+def log(request: HttpRequest, verb: str, kind: audit.ObjectKind, subject: str, **details: Any) -> None:
     """Write an entry in the name of the caller.  `details`: see `audit.Act`."""
     audit.record(audit.Actor(caller(request).name, audit.Source.HTTP), audit.Act(verb, kind, subject, details))
 
 
 def log_job(request: HttpRequest, verb: str, queue: str, id: str, **details: Any) -> None:
     """Write an entry about one job that was changed."""
-    log(request, verb, audit.Kind.JOB, queue, ids=[[queue, id]], **{"moved": 1, **details})
+    log(request, verb, audit.ObjectKind.JOB, queue, ids=[[queue, id]], **{"moved": 1, **details})

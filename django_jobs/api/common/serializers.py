@@ -49,7 +49,8 @@ def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple
     found = look(id, name=name, queue=queue)
     if found is None:
         raise Problem(
-            Kind.NO_JOB, f"There is no job {id!r}{f' of type {name!r}' if name else ''}; it may have left the history."
+            Kind.NO_JOB,
+            f"There is no job {id!r}{f' of type {name!r}' if name else ''}; it may have left the history.",
         )
     return found
 

@@ -148,7 +148,7 @@ def start_bulk_operation(request: HttpRequest, id: Name, body: Order) -> JsonRes
         bulk.tell_ended()
         operation = bulk.get(key) or operation
         if is_new and not operation.finished:
-            log(request, operation.verb, audit.Kind.BULK, key, **audit.bulk_details(operation))
+            log(request, operation.verb, audit.ObjectKind.BULK, key, **audit.bulk_details(operation))
     return JsonResponse(described(operation, id), status=201 if is_new else 200)
 
 
@@ -166,7 +166,7 @@ def stop_bulk_operation(request: HttpRequest, id: Name) -> JsonResponse:
     operation = own(principal, id)
     if not (operation.finished or operation.stopped):
         bulk.stop(operation.id)
-        log(request, "stop", audit.Kind.BULK, operation.id)
+        log(request, "stop", audit.ObjectKind.BULK, operation.id)
         operation = own(principal, id)
     return JsonResponse(described(operation, id))
 
@@ -213,7 +213,8 @@ def check_preview(body: Order, principal: Principal, as_of: int) -> None:
     """Raise Problem 409 unless this caller has seen this number of jobs for this verb and query within the hour."""
     if not constant_time_compare(body.preview, signed(body.verb, body.query, principal, body.matching, as_of)):
         raise Problem(
-            Kind.PREVIEW_DIFFERS, "Send verb, query, `matching` and `preview` as in the preview that this token got."
+            Kind.PREVIEW_DIFFERS,
+            "Send verb, query, `matching` and `preview` as in the preview that this token got.",
         )
     if not get_store().now() - LIFE <= as_of:
         raise Problem(Kind.PREVIEW_DIFFERS, "The preview is more than an hour old. Ask for another one.")

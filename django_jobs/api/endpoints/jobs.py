@@ -139,7 +139,8 @@ def list_jobs(
             )  # fmt: skip
     except (ValueError, OverflowError, RecursionError) as error:
         raise Problem(
-            Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+            Kind.INVALID,
+            f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page.",
         ) from error
     jobs = [listed(info, principal) for info in found]
     about = {"checked": checked, "notes": notes.sentences()} if query else {}

@@ -16,7 +16,7 @@ from django_jobs.api.common.schemas import Name
 from django_jobs.browse import trends
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
-from django_jobs.core.values import Claim, Done, State
+from django_jobs.core.values import Claim, Completed, State
 from django_jobs.formatting import counted
 from django_jobs.operations import diagnosis, errors
 from django_jobs.stores import get_store
@@ -241,7 +241,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
     """200 if the store does what workers need: it has run a script that settles a claim.  503 if not.  Needs no token,
     and reports nothing else."""
     queue = next(iter(get_settings().queues), "default")
-    if get_store().complete(queue, [Done(NOBODYS._replace(queue=queue))]) != [NOBODYS.id]:
+    if get_store().complete(queue, [Completed(NOBODYS._replace(queue=queue))]) != [NOBODYS.id]:
         raise Problem(Kind.STORE_AWAY, "The store accepted a claim that does not exist.")
     return JsonResponse({"status": "ok"})
 

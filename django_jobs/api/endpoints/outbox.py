@@ -13,7 +13,7 @@ from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.serializers import data_of
 from django_jobs.models import audit
 from django_jobs.operations import kept
-from django_jobs.outbox import Kind as EntryKind
+from django_jobs.outbox import EntryKind
 from django_jobs.remote import known
 
 router = Router(tags=["outbox"])

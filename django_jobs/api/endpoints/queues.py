@@ -16,8 +16,7 @@ from django_jobs.conf import QueueSettings, get_settings
 from django_jobs.core.outcome import clean
 from django_jobs.core.values import QueueStats
 from django_jobs.enqueueing.call_options import moment
-from django_jobs.models.audit import Kind as AuditKind
-from django_jobs.models.audit import pause_details
+from django_jobs.models.audit import ObjectKind, pause_details
 from django_jobs.paused import pauses, payload
 from django_jobs.serialization.payloads import iso
 
@@ -46,7 +45,7 @@ def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) ->
     until = 0 if body.until is None else moment(body.until, "until")
     reason = clean(body.reason, 500)
     operations.pause(name, name=body.job, reason=reason, until=until, by=f"{principal.name} (HTTP)")
-    log(request, "pause", AuditKind.QUEUE, name, job_type=body.job, reason=reason, until=until)
+    log(request, "pause", ObjectKind.QUEUE, name, job_type=body.job, reason=reason, until=until)
     return JsonResponse(described(browse.queue_stats([name])[0], principal))
 
 
@@ -55,7 +54,7 @@ def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest) 
     """Start jobs of this queue, or of the job type in it, again.  `{}` resumes the whole queue, as for pause."""
     principal = allowed(request, body.job)
     paused = operations.resume(name, name=body.job)
-    log(request, "resume", AuditKind.QUEUE, name, job_type=body.job, paused=pause_details(paused))
+    log(request, "resume", ObjectKind.QUEUE, name, job_type=body.job, paused=pause_details(paused))
     return JsonResponse(described(browse.queue_stats([name])[0], principal))
 
 

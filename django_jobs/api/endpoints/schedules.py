@@ -18,9 +18,9 @@ from django_jobs.api.endpoints.requested import in_history
 from django_jobs.core.values import Added, JobInfo
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import CorruptRecord
-from django_jobs.models.audit import Kind as AuditKind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.schedules import state as schedule_state
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.listing import digest_of_run
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
@@ -68,7 +68,7 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         raise Problem(Kind.KEY_USED, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
     if handle.added is Added.ADDED:
-        log(request, "run", AuditKind.SCHEDULE, entry.id, job=[handle.queue, id])
+        log(request, "run", ObjectKind.SCHEDULE, entry.id, job=[handle.queue, id])
     info = get_store().find([handle.queue], id)
     if info is None:
         return JsonResponse(gone(entry, handle))
@@ -82,7 +82,7 @@ def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | N
     """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
     entry, _ = allowed(request, schedule)
     schedules.pause(entry)
-    log(request, "pause", AuditKind.SCHEDULE, entry.id)
+    log(request, "pause", ObjectKind.SCHEDULE, entry.id)
     return JsonResponse(described([entry])[0])
 
 
@@ -91,18 +91,18 @@ def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | 
     """Start the schedule again.  Runs that were missed in the pause do not run later."""
     entry, _ = allowed(request, schedule)
     schedules.resume(entry)
-    log(request, "resume", AuditKind.SCHEDULE, entry.id)
+    log(request, "resume", ObjectKind.SCHEDULE, entry.id)
     return JsonResponse(described([entry])[0])
 
 
-def allowed(request: HttpRequest, schedule: str) -> tuple[Entry, Principal]:
+def allowed(request: HttpRequest, schedule: str) -> tuple[ScheduleEntry, Principal]:
     """Return the schedule, and the caller if it may manage it.  Raises UnknownSchedule, or Problem 403."""
     require(request, Scope.MANAGE)
     entry = schedules.get_entry(schedule)
     return entry, require(request, Scope.MANAGE, job=entry.job)
 
 
-def gone(entry: Entry, handle: JobHandle) -> dict[str, Any]:
+def gone(entry: ScheduleEntry, handle: JobHandle) -> dict[str, Any]:
     """Return an earlier run with this id, which has left the history.  Raises Problem 409."""
     known = get_store().remembered(handle.queue, handle.id)
     if known is None or known.state is None:
@@ -112,7 +112,7 @@ def gone(entry: Entry, handle: JobHandle) -> dict[str, Any]:
     return {"id": handle.id, "name": handle.name, "queue": handle.queue, "state": known.state, "archived": False}
 
 
-def check_run(info: JobInfo, entry: Entry) -> None:
+def check_run(info: JobInfo, entry: ScheduleEntry) -> None:
     """Raise Problem 409 unless the job with this id is a run of that schedule."""
     try:
         meta = decode(info.id, info.queue, info.record).meta or {}
@@ -122,7 +122,7 @@ def check_run(info: JobInfo, entry: Entry) -> None:
         raise Problem(Kind.ID_USED, f"The id {info.id!r} exists and is not a run of {entry.id!r}. Choose another id.")
 
 
-def described(entries: list[Entry]) -> list[dict[str, Any]]:
+def described(entries: list[ScheduleEntry]) -> list[dict[str, Any]]:
     """Return schedules as shown."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())

@@ -20,7 +20,7 @@ from django_jobs.api.endpoints.numbers import few_queues
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.models import RemoteJobType
-from django_jobs.models.audit import Kind as AuditKind
+from django_jobs.models.audit import ObjectKind
 from django_jobs.remote import forget, known
 from django_jobs.remote.job_types import RemoteType
 from django_jobs.samples.times import PERIODS
@@ -102,7 +102,7 @@ def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
     except IntegrityError:
         return same_type(body, principal)
     forget()
-    log(request, "create", AuditKind.JOB_TYPE, body.name)
+    log(request, "create", ObjectKind.JOB_TYPE, body.name)
     return JsonResponse(remote_type(type_of(row), principal), status=201)
 
 
@@ -149,7 +149,7 @@ def change_type(request: HttpRequest, name: Name, body: schemas.TypeChanges) -> 
         raise Problem(Kind.HAS_CREDENTIALS, f"{name!r} has credentials. Change its URL in the admin.")
     forget()
     if changes:
-        log(request, "change", AuditKind.JOB_TYPE, name, changes=told)
+        log(request, "change", ObjectKind.JOB_TYPE, name, changes=told)
     return JsonResponse(remote_type(type_of(row), principal))
 
 
@@ -165,7 +165,7 @@ def remove_type(request: HttpRequest, name: Name) -> JsonResponse:
     require(request, Scope.MANAGE, job=name)
     refuse_local(name)
     if RemoteJobType.objects.filter(name=name).delete()[0]:
-        log(request, "delete", AuditKind.JOB_TYPE, name)
+        log(request, "delete", ObjectKind.JOB_TYPE, name)
     forget()
     return JsonResponse({"name": name, "deleted": True})
 

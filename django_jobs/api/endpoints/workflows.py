@@ -13,7 +13,7 @@ from django_jobs.api.common.audit import log
 from django_jobs.api.common.principal import Scope, require_all_jobs
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.exceptions import JobMoved
-from django_jobs.models.audit import Kind as AuditKind
+from django_jobs.models.audit import ObjectKind
 
 router = Router(tags=["workflows"])
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,64}$", description="The id of a workflow or batch.")]
@@ -37,7 +37,8 @@ def list_workflows(
         found = browse.find_workflows(state, kind, cursor, limit)
     except ValueError as error:
         raise Problem(
-            Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+            Kind.INVALID,
+            f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page.",
         ) from error
     rows = [browse.workflow_payload(info) for info in found.rows]
     return JsonResponse({"workflows": rows, "cursor": found.following or None})
@@ -70,7 +71,8 @@ def list_steps(
             following = str(first + limit) if first + limit < info.total else ""
     except ValueError as error:
         raise Problem(
-            Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+            Kind.INVALID,
+            f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page.",
         ) from error
     jobs = browse.jobs_of(steps)
     rows = [browse.step_payload(step, jobs.get(step.job_id)) for step in steps]
@@ -97,7 +99,7 @@ def cancel_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None =
     cancelled = operations.cancel_workflow(id)
     info = browse.workflow(id)
     if cancelled:
-        log(request, "cancel", AuditKind.WORKFLOW, id, name=info.name)
+        log(request, "cancel", ObjectKind.WORKFLOW, id, name=info.name)
     if info.state != "cancelled":
         raise Problem(Kind.WORKFLOW_ENDED, f"The {info.kind} {id} has ended: it is {info.state}.")
     return JsonResponse(browse.workflow_payload(info))
@@ -122,7 +124,7 @@ def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = 
     staying = operations.staying_steps(id)
     held, taken = [job_id for _queue, job_id in staying.held][:IDS], dict([*staying.taken.items()][:IDS])
     if moved:
-        log(request, "retry", AuditKind.WORKFLOW, id, moved=len(moved), held=len(held), taken=len(taken))
+        log(request, "retry", ObjectKind.WORKFLOW, id, moved=len(moved), held=len(held), taken=len(taken))
     answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id))
     answer |= {"restarted": operations.restarted_steps(id)[:IDS], "held": held, "taken": taken}
     return JsonResponse(answer)

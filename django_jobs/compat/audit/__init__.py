@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from django_jobs.compat.audit.findings import CallSite
-from django_jobs.compat.audit.modules import Names, names_of, parsed
+from django_jobs.compat.audit.modules import DefinedNames, names_of, parsed
 from django_jobs.compat.audit.settings import of_settings
 from django_jobs.compat.audit.sites import Reader
 
@@ -23,7 +23,7 @@ def audit(root: Path, settings: Mapping[str, Any], settings_file: Path | None = 
     files = [path for path in sorted(root.rglob("*.py")) if _is_of_project(path.relative_to(root))]
     found: list[CallSite] = list(of_settings(settings, settings_file, root))
     modules = []
-    names = Names(root.name)
+    names = DefinedNames(root.name)
     for path in files:
         try:
             module = parsed(path, root)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from django_jobs.compat.audit.findings import Verdict
-from django_jobs.compat.audit.modules import Module, Names, is_of_celery, options_of
+from django_jobs.compat.audit.modules import DefinedNames, Module, is_of_celery, options_of
 from django_jobs.compat.celery.app import OF_CELERY, Celery
 from django_jobs.compat.celery.missing import OF_TASKS, TASK_OPTIONS
 
@@ -34,7 +34,7 @@ def in_class(node: ast.ClassDef) -> Iterator[tuple[Verdict, ast.stmt, str, str]]
                 yield "changes", each, name, _REPLACED[name]
 
 
-def of_application(module: Module, names: Names, node: ast.expr) -> str:
+def of_application(module: Module, names: DefinedNames, node: ast.expr) -> str:
     """Return why an attribute or a call of an application does not work; "" if it does, or is of something else."""
     if isinstance(node, ast.Call) and is_of_celery(module.resolve(node.func), "Celery"):
         unfit = sorted(str(name) for name in options_of(node) if name in OF_CELERY)
@@ -51,7 +51,7 @@ def of_application(module: Module, names: Names, node: ast.expr) -> str:
 _EVENTS = ("on_after_configure", "on_after_finalize", "AsyncResult", "task_cls")
 
 
-def of_conf(module: Module, names: Names, node: ast.AST) -> str:
+def of_conf(module: Module, names: DefinedNames, node: ast.AST) -> str:
     """Return what to do with `app.conf.update(…)`, `app.conf["…"]` and an assignment to `app.conf`; "" for all else."""
     owner: ast.expr | None = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -80,5 +80,5 @@ def _of_call(name: str, node: ast.Call) -> str:
     return ""
 
 
-def _is_application(module: Module, names: Names, node: ast.expr) -> bool:
+def _is_application(module: Module, names: DefinedNames, node: ast.expr) -> bool:
     return names.find(module.resolve(node), names.apps) is not None

@@ -40,7 +40,7 @@ class Module:
 
 
 @dataclass
-class Names:
+class DefinedNames:
     """What all modules together define."""
 
     #: the name of the folder that is read: modules may be imported with it or without.
@@ -104,7 +104,7 @@ def variables_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]
     return frozenset(each.arg for each in names) | frozenset(stored)
 
 
-def names_of(module: Module, names: Names) -> None:
+def names_of(module: Module, names: DefinedNames) -> None:
     """Add what a module defines."""
     for node in module.definitions:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -123,7 +123,7 @@ def names_of(module: Module, names: Names) -> None:
                         names.given.add(str(name.value))
 
 
-def is_base(module: Module, names: Names, node: ast.expr) -> bool:
+def is_base(module: Module, names: DefinedNames, node: ast.expr) -> bool:
     """Whether it is a class of tasks: Task, that of an application, or one of the project."""
     dotted = module.resolve(node)
     owner, _, last = dotted.rpartition(".")
@@ -132,7 +132,7 @@ def is_base(module: Module, names: Names, node: ast.expr) -> bool:
     return last == "Task" and names.find(owner, names.apps) is not None
 
 
-def is_task_decorator(module: Module, names: Names, decorator: ast.expr) -> bool:
+def is_task_decorator(module: Module, names: DefinedNames, decorator: ast.expr) -> bool:
     """Whether it makes a task: shared_task, or `.task` of an application or of a name that looks like one."""
     func = decorator.func if isinstance(decorator, ast.Call) else decorator
     if is_of_celery(module.resolve(func), "shared_task"):

@@ -11,8 +11,8 @@ from django_jobs.compat.audit.classes import in_class, of_application, of_conf
 from django_jobs.compat.audit.findings import CallSite, Verdict
 from django_jobs.compat.audit.imports import of_import
 from django_jobs.compat.audit.modules import (
+    DefinedNames,
     Module,
-    Names,
     is_base,
     is_of_celery,
     is_task_decorator,
@@ -39,7 +39,7 @@ _UNKNOWN = "The audit does not know what this is."
 class Reader:
     """Reads one module."""
 
-    def __init__(self, module: Module, names: Names, queues: Collection[str]) -> None:
+    def __init__(self, module: Module, names: DefinedNames, queues: Collection[str]) -> None:
         self.module, self.names, self.queues = module, names, queues
         self.found: list[CallSite] = []
         #: whether the first argument of the function that is read is a task.

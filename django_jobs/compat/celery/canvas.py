@@ -29,7 +29,7 @@ _NOTHING: Any = object()
 _FOR_NEXT_STEP = 60
 
 
-class Part:
+class Element:
     """What signatures, chains, groups and chords share."""
 
     def apply_async(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
@@ -44,8 +44,8 @@ class Part:
         remedy = OF_PARTS.get(name)
         raise AttributeError(f"{type(self).__name__} has no {name}. {remedy}" if remedy else f"no attribute {name!r}")
 
-    def __or__(self, other: Part) -> chain:
-        if not isinstance(other, Part):
+    def __or__(self, other: Element) -> chain:
+        if not isinstance(other, Element):
             return NotImplemented
         return chain(*_flat(self), *_flat(other))
 
@@ -57,13 +57,13 @@ class Part:
         """Run it here, and return its result (task_always_eager)."""
         raise NotImplementedError
 
-    def link(self, callback: Part) -> Any:
+    def link(self, callback: Element) -> Any:
         raise NotImplementedError
 
-    def link_error(self, errback: Part) -> Any:
+    def link_error(self, errback: Element) -> Any:
         raise NotImplementedError
 
-    def on_error(self, errback: Part) -> Part:
+    def on_error(self, errback: Element) -> Element:
         """Do `link_error`, and return this part."""
         self.link_error(errback)
         return self
@@ -85,11 +85,11 @@ class Part:
         """Return a copy: see `apply_async`."""
         return self._with(args, kwargs or {}, options)
 
-    def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Part:
+    def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Element:
         raise NotImplementedError
 
 
-class Signature(Part):
+class Signature(Element):
     """One call that has not been made: `task.s(…)`, `task.si(…)`, `signature("shop.tasks.remind", (7,))`."""
 
     def __init__(
@@ -154,12 +154,12 @@ class Signature(Part):
         """Choose whether it takes the result of the task before."""
         self.immutable = immutable
 
-    def link(self, callback: Part) -> Part:
+    def link(self, callback: Element) -> Element:
         """Enqueue `callback` when the task has succeeded, with its result.  Returns `callback`."""
         self.options["link"] = [*_listed(self.options.get("link")), callback]
         return callback
 
-    def link_error(self, errback: Part) -> Part:
+    def link_error(self, errback: Element) -> Element:
         """Enqueue `errback` when the task has failed for good, with its id.  Returns `errback`."""
         self.options["link_error"] = [*_listed(self.options.get("link_error")), errback]
         return errback
@@ -232,11 +232,11 @@ class Flow(Workflow):
             )
 
 
-class chain(Part):
+class chain(Element):
     """Parts that run one after the other; each gets the result of the one before as its first argument."""
 
     def __init__(self, *tasks: Any) -> None:
-        self.tasks: list[Part] = _checked("chain", tasks)
+        self.tasks: list[Element] = _checked("chain", tasks)
         self._callbacks: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -269,12 +269,12 @@ class chain(Part):
             result = result.parent
         return result
 
-    def link(self, callback: Part) -> Part:
+    def link(self, callback: Element) -> Element:
         """Enqueue `callback` when the last task has succeeded, with its result.  Returns `callback`."""
         self._callbacks["link"] = [*_listed(self._callbacks.get("link")), callback]
         return callback
 
-    def link_error(self, errback: Part) -> Part:
+    def link_error(self, errback: Element) -> Element:
         """Link `errback` to each task.  Returns `errback`."""
         self._callbacks["link_error"] = [*_listed(self._callbacks.get("link_error")), errback]
         return errback
@@ -306,11 +306,11 @@ class chain(Part):
         return result
 
 
-class group(Part):
+class group(Element):
     """Parts that run side by side; all of them get the result of the part before."""
 
     def __init__(self, *tasks: Any) -> None:
-        self.tasks: list[Part] = _checked("group", tasks, least=0)
+        self.tasks: list[Element] = _checked("group", tasks, least=0)
 
     def __repr__(self) -> str:
         return f"group({self.tasks!r})"
@@ -340,11 +340,11 @@ class group(Part):
             self.tasks[number] = made
         return self
 
-    def link(self, callback: Part) -> Any:
+    def link(self, callback: Element) -> Any:
         """Raises Unsupported."""
         raise Unsupported(f"group.link(…): {_REMEDIES['link']}")
 
-    def link_error(self, errback: Part) -> Any:
+    def link_error(self, errback: Element) -> Any:
         """Link `errback` to each of its tasks."""
         for part in self.tasks:
             part.link_error(errback)
@@ -357,10 +357,10 @@ class group(Part):
         return GroupResult(str(uuid4()), [part._run(value, errbacks) for part in self.tasks])
 
 
-class chord(Part):
+class chord(Element):
     """A group, its header, and a part that gets the list of its results, its body."""
 
-    def __init__(self, header: Any, body: Part | None = None) -> None:
+    def __init__(self, header: Any, body: Element | None = None) -> None:
         """Without a body, `chord(header)(body)` enqueues."""
         self.header = header if isinstance(header, group) else group(header)
         self.body = body
@@ -369,11 +369,11 @@ class chord(Part):
         return f"chord({self.header!r}, {self.body!r})"
 
     @property
-    def tasks(self) -> list[Part]:
+    def tasks(self) -> list[Element]:
         """The parts of its header."""
         return self.header.tasks
 
-    def __call__(self, body: Part | None = None, **options: Any) -> Any:
+    def __call__(self, body: Element | None = None, **options: Any) -> Any:
         """Enqueue it."""
         return chord(self.header, body or self.body).apply_async(**options)
 
@@ -381,7 +381,7 @@ class chord(Part):
         header = self.header._with(args, kwargs, _without(options, *_BACK))
         return chord(header, self._body()._with((), {}, _without(options, "countdown", "eta")))
 
-    def _body(self) -> Part:
+    def _body(self) -> Element:
         if self.body is None:
             raise TypeError(f"{self!r} has no body. Write chord(header)(body), or chord(header, body).")
         return self.body
@@ -393,11 +393,11 @@ class chord(Part):
         made = self._with(args or (), kwargs or {}, options)
         return made._enqueue("chord") if made.tasks else made._body()._with(([],), {}, {}).apply_async()
 
-    def link(self, callback: Part) -> Any:
+    def link(self, callback: Element) -> Any:
         """Link `callback` to its body."""
         return self._body().link(callback)
 
-    def link_error(self, errback: Part) -> Any:
+    def link_error(self, errback: Element) -> Any:
         """Link `errback` to its body, which fails if a task of its header does."""
         return self._body().link_error(errback)
 
@@ -417,7 +417,7 @@ class chord(Part):
         return body
 
 
-class chunks(Part):
+class chunks(Element):
     """Parts of `n` calls each, as `task.chunks(iterable, n)` returns it."""
 
     def __init__(self, starmap: Any, calls: Iterable[Any], n: int) -> None:
@@ -437,11 +437,11 @@ class chunks(Part):
         """Enqueue it: a group with a job for each part."""
         return self.group().apply_async(**options)
 
-    def link(self, callback: Part) -> Any:
+    def link(self, callback: Element) -> Any:
         """Raises Unsupported."""
         raise Unsupported(f"chunks.link(…): {_REMEDIES['link']}")
 
-    def link_error(self, errback: Part) -> Any:
+    def link_error(self, errback: Element) -> Any:
         """Link `errback` to each part."""
         for part in self._parts:
             part.link_error(errback)
@@ -453,7 +453,7 @@ class chunks(Part):
     def _run(self, value: Any, errbacks: Sequence[Signature] = ()) -> Any:
         return self.group()._run(_NOTHING, errbacks)
 
-    def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Part:
+    def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Element:
         return self.group()._with((), {}, options)
 
 
@@ -464,7 +464,7 @@ def signature(task: Any, *args: Any, **options: Any) -> Signature:
 
 def maybe_signature(part: Any, app: Any = None, clone: bool = False) -> Any:
     """Return what it is given: a signature or None."""
-    return part._with((), {}, {}) if clone and isinstance(part, Part) else part
+    return part._with((), {}, {}) if clone and isinstance(part, Element) else part
 
 
 def task_of(name: str) -> Any:
@@ -488,11 +488,11 @@ _REMEDIES = {
 }
 
 
-def _parts(made: Signature | chain, option: str) -> list[Part]:
+def _parts(made: Signature | chain, option: str) -> list[Element]:
     """Return the parts of `link` or `link_error`.  Raises Unsupported for anything else."""
     found = _listed((made.options if isinstance(made, Signature) else made._callbacks).get(option))
     for each in found:
-        if not isinstance(each, Part):
+        if not isinstance(each, Element):
             raise Unsupported(
                 f"{made!r}: {option}={each!r} is not a signature of django_jobs.compat.celery. A task of another "
                 "application cannot be enqueued from here: call its send_task in a task of this one."
@@ -524,7 +524,7 @@ def _unlike(*errbacks: Signature) -> list[Signature]:
     return found
 
 
-def _with_chords(tasks: Sequence[Part]) -> Iterator[Part]:
+def _with_chords(tasks: Sequence[Element]) -> Iterator[Element]:
     """Yield the parts of a chain; a group and the part after it are one chord, as in Celery."""
     left = list(tasks)
     while left:
@@ -556,16 +556,16 @@ def _without(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in names}
 
 
-def _flat(part: Part) -> Sequence[Part]:
+def _flat(part: Element) -> Sequence[Element]:
     return part.tasks if isinstance(part, chain) and not any(part._callbacks.values()) else (part,)
 
 
-def _checked(what: str, tasks: Sequence[Any], least: int = 1) -> list[Part]:
-    if len(tasks) == 1 and not isinstance(tasks[0], Part):
+def _checked(what: str, tasks: Sequence[Any], least: int = 1) -> list[Element]:
+    if len(tasks) == 1 and not isinstance(tasks[0], Element):
         tasks = list(tasks[0])
     found = [part for each in tasks for part in (_flat(each) if what == "chain" else [each])]
     for part in found:
-        if not isinstance(part, Part):
+        if not isinstance(part, Element):
             raise TypeError(f"{what}(): {part!r} is not a signature. Pass task.s(…).")
     if len(found) < least:
         raise TypeError(f"{what}() has no tasks.")

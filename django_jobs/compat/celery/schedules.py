@@ -11,7 +11,7 @@ from django_jobs.compat.celery.calls import priority_of
 from django_jobs.compat.celery.conf import conf, route
 from django_jobs.compat.celery.exceptions import Unsupported
 from django_jobs.compat.celery.missing import NAMES, refuse
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 
 __all__ = ["crontab", "schedule"]
 
@@ -74,14 +74,14 @@ def _field(value: Any) -> str:
     raise Unsupported(f"crontab: {value!r} is neither text nor a number nor a list of numbers.")
 
 
-def entries() -> list[Entry]:
+def entries() -> list[ScheduleEntry]:
     """Return the schedule of beat: CELERY_BEAT_SCHEDULE, and what was added to `app.conf.beat_schedule`.
 
     Raises Unsupported for a schedule that is none."""
     return [_entry(key, dict(options)) for key, options in (conf.beat_schedule or {}).items()]
 
 
-def _entry(key: str, options: dict[str, Any]) -> Entry:
+def _entry(key: str, options: dict[str, Any]) -> ScheduleEntry:
     when = options.pop("schedule", None)
     if isinstance(when, int | float | timedelta) and not isinstance(when, bool):
         when = schedule(when)
@@ -101,7 +101,7 @@ def _entry(key: str, options: dict[str, Any]) -> Entry:
     else:
         # An entry has not these options of a call, so a task of ours makes the call.
         args, kwargs, task = [task, args, kwargs, _plain(key, call)], {}, enqueue.name
-    return Entry(
+    return ScheduleEntry(
         id=f"celery:{key}", job=task, cron=when.cron, args=args, kwargs=kwargs,
         timezone=str(conf.timezone or "UTC"), source="celery", label=key, **fields,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from django_jobs.browse import Match
 from django_jobs.core.values import WAITING, JobInfo, State
 from django_jobs.exceptions import CorruptRecord, JobNotFound
 from django_jobs.formatting import counted, plain
-from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.management.jobs_commands.matching import add_filters, match_of, refuse_filters, state_asked
 from django_jobs.models import audit
 from django_jobs.operations import bulk
@@ -49,11 +49,11 @@ def cancel_arguments(parser: ArgumentParser) -> None:
     add_filters(parser)
 
 
-def retry(options: Mapping[str, Any]) -> Answer:
+def retry(options: Mapping[str, Any]) -> CommandResult:
     return either("retry", options, State.DEAD if options["all"] else None)
 
 
-def delete(options: Mapping[str, Any]) -> Answer:
+def delete(options: Mapping[str, Any]) -> CommandResult:
     return either("delete", options, State(options["all"]) if options["all"] else None)
 
 
@@ -83,7 +83,7 @@ def row_text(info: JobInfo) -> str:
     return ", ".join(f"{name}={value}" for name, value in call or ())
 
 
-def cancel(options: Mapping[str, Any]) -> Answer:
+def cancel(options: Mapping[str, Any]) -> CommandResult:
     if options["query"] and options["terminate"]:
         raise CommandError("--terminate ends the processes of jobs that you name by their ids: leave out --query.")
     if options["query"] or not options["ids"]:
@@ -92,7 +92,7 @@ def cancel(options: Mapping[str, Any]) -> Answer:
     return on_ids("cancel", options["ids"], options["queue"], terminate=options["terminate"])
 
 
-def either(word: str, options: Mapping[str, Any], state: State | None) -> Answer:
+def either(word: str, options: Mapping[str, Any], state: State | None) -> CommandResult:
     """Act on the given ids, or on all jobs that match.  `word`: the subcommand, which the answer repeats."""
     query = options["query"]
     if bool(options["ids"]) == bool(state or query):
@@ -113,10 +113,10 @@ def either(word: str, options: Mapping[str, Any], state: State | None) -> Answer
         "moved": operation.moved, "looked_at": operation.seen, "held": operation.held, "taken": operation.taken
     }  # fmt: skip
     said = f"{word}: {operation.moved} of {counted(operation.seen, f'{state} job')}."
-    act = audit.Act(operation.verb, audit.Kind.BULK, operation.id, audit.bulk_details(operation))
+    act = audit.Act(operation.verb, audit.ObjectKind.BULK, operation.id, audit.bulk_details(operation))
     held = held_text(operation.held, how="with their ids and --yes" if query else "with --yes")
     said = " ".join(filter(None, (said, held, taken_number(operation.taken))))
-    return Answer(data, said, int(operation.held + operation.taken > 0), [act])
+    return CommandResult(data, said, int(operation.held + operation.taken > 0), [act])
 
 
 def taken_number(number: int) -> str:
@@ -134,7 +134,7 @@ def held_text(number: int, names: str = "", how: str = "with --yes") -> str:
     )
 
 
-def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> Answer:
+def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> CommandResult:
     """Find each job, act on it, and report which were not found or had moved on.  `details`: see operations.act."""
     names = [queue] if queue else browse.queue_names()
     found = {id: browse.find(id, names) for id in ids}
@@ -163,8 +163,8 @@ def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> Answer:
     done_ids = [(info.queue, id) for id, info in found.items() if info is not None and id in moved + asked]
     facts = {"ids": audit.listed(done_ids), "moved": len(moved), "asked": len(asked), "held": len(held)}
     where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
-    acts = [audit.Act(operations.verb_of(word), audit.Kind.JOB, where, facts)] if done_ids else []
-    return Answer(data, " ".join(said), 1 if left or missing or held or taken else 0, acts)
+    acts = [audit.Act(operations.verb_of(word), audit.ObjectKind.JOB, where, facts)] if done_ids else []
+    return CommandResult(data, " ".join(said), 1 if left or missing or held or taken else 0, acts)
 
 
 RETRY = Subcommand("Queue jobs again at once.", retry_arguments, retry)

@@ -17,7 +17,7 @@ from django_jobs.models.audit import Act
 MOST = 10_000
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """The result of a subcommand: data for programs, and a text."""
 
     data: Any
@@ -34,7 +34,7 @@ class Subcommand:
 
     help: str
     arguments: Callable[[ArgumentParser], None]
-    run: Callable[[Mapping[str, Any]], Answer]
+    run: Callable[[Mapping[str, Any]], CommandResult]
 
 
 def no_arguments(parser: ArgumentParser) -> None:

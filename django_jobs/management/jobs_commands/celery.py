@@ -12,7 +12,7 @@ from django.conf import settings as django_settings
 
 from django_jobs.conf import get_settings, settings_module
 from django_jobs.formatting import counted
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, table
 
 #: The settings that the audit reads, and those with the prefix of Celery.
 _READ = ("INSTALLED_APPS", "DJANGO_JOBS")
@@ -22,7 +22,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="list what works as it is, too")
 
 
-def audit_celery(options: Mapping[str, Any]) -> Answer:
+def audit_celery(options: Mapping[str, Any]) -> CommandResult:
     # Not before: the layer has jobs of its own, which a process without it must not know.
     from django_jobs.compat.audit import audit
     from django_jobs.compat.audit.findings import WORDS
@@ -38,7 +38,7 @@ def audit_celery(options: Mapping[str, Any]) -> Answer:
     summary = ", ".join(f"{words}: {number}" for words, number in counts)
     text = f"{table(_HEADINGS, rows)}\n\n" if rows else ""
     must = any(each.verdict == "rewrite" for each in found)
-    return Answer(data, f"{text}{counted(len(found), 'place')}. {summary}.", int(must))
+    return CommandResult(data, f"{text}{counted(len(found), 'place')}. {summary}.", int(must))
 
 
 _HEADINGS: Sequence[str] = ("verdict", "place", "what", "why")

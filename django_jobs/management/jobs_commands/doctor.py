@@ -20,10 +20,10 @@ from django_jobs.events.announce import announce_misplaced
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.formatting import plain
-from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.management.jobs_commands.strangers import strangers
 from django_jobs.operations import bulk, diagnosis, searching
-from django_jobs.operations.diagnosis import Line, ServerFacts, look_at_server
+from django_jobs.operations.diagnosis import CheckLine, ServerFacts, look_at_server
 from django_jobs.samples.log import KEPT
 from django_jobs.schedules.state import read_state
 from django_jobs.serialization.checked import notice, noticing
@@ -66,12 +66,12 @@ def arguments(parser: ArgumentParser) -> None:
     )
 
 
-def doctor(options: Mapping[str, Any]) -> Answer:
+def doctor(options: Mapping[str, Any]) -> CommandResult:
     lines = list(settings_lines())
     try:
         server = look_at_server()
     except StoreError as error:
-        lines.append(Line("error", "store", str(error)))
+        lines.append(CheckLine("error", "store", str(error)))
     else:
         if options["repair"]:
             lines += guarded(repairs)
@@ -85,41 +85,41 @@ def doctor(options: Mapping[str, Any]) -> Answer:
     texts.append(f"Errors: {errors}, warnings: {warnings}.")
     told = [{"level": each.level, "subject": each.subject, "says": each.says} for each in lines]
     data = {"errors": errors, "warnings": warnings, "findings": told}
-    return Answer(data, "\n".join(texts), 1 if errors else 0)
+    return CommandResult(data, "\n".join(texts), 1 if errors else 0)
 
 
-def guarded(look: Callable[[], Iterable[Line]]) -> list[Line]:
+def guarded(look: Callable[[], Iterable[CheckLine]]) -> list[CheckLine]:
     """Run one check.  A store error becomes a line, so that the other checks still run."""
     try:
         return list(look())
     except StoreError as error:
-        return [Line("error", "store", str(error))]
+        return [CheckLine("error", "store", str(error))]
 
 
-def settings_lines() -> Iterator[Line]:
+def settings_lines() -> Iterator[CheckLine]:
     """Report the system checks of the settings, including those for deployment."""
     for message in checks.run_checks(tags=["django_jobs"], include_deployment_checks=True):
         level = "error" if message.level >= checks.ERROR else "warning"
-        yield Line(level, f"settings {message.id}", f"{message.msg} {message.hint or ''}".strip())
+        yield CheckLine(level, f"settings {message.id}", f"{message.msg} {message.hint or ''}".strip())
 
 
-def server_lines(server: ServerFacts) -> Iterator[Line]:
+def server_lines(server: ServerFacts) -> Iterator[CheckLine]:
     """Report what is in order with the server; what is not is a finding."""
     with override("en"):
         yield from diagnosis.server_lines(server)
 
 
-def workers(server: ServerFacts) -> Iterator[Line]:
+def workers(server: ServerFacts) -> Iterator[CheckLine]:
     """Say how many workers run, and which seem to be of another project.  A queue without any of them is a finding."""
     if found := get_store().workers():
-        yield Line("ok", "workers", f"{len(found)} running.")
+        yield CheckLine("ok", "workers", f"{len(found)} running.")
         for said in islice(strangers(found), NAMED):
-            yield Line("warning", "other project", said)
+            yield CheckLine("warning", "other project", said)
     else:
-        yield Line("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
+        yield CheckLine("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
 
 
-def found_lines(server: ServerFacts) -> Iterator[Line]:
+def found_lines(server: ServerFacts) -> Iterator[CheckLine]:
     """Report every finding that the overview shows, and what could not be checked."""
     report = diagnosis.check(diagnosis.measure(server=server))
     with override("en"):
@@ -129,15 +129,15 @@ def found_lines(server: ServerFacts) -> Iterator[Line]:
             more = f" And {left} more: `jobs findings --json` lists all." if left else ""
             yield line._replace(says=line.says + since + more)
         for text in report.unchecked_texts:
-            yield Line("warning", "not checked", text)
+            yield CheckLine("warning", "not checked", text)
         for found, known in report.acknowledged:
             line = diagnosis.line_of(found)
             yield line._replace(level="ok", says=f"{line.says} {diagnosis.acknowledged_text(known)}")
         if not any(found.topic == "workflows" for found in report.findings):
-            yield Line("ok", "workflows", "None is stopped.")
+            yield CheckLine("ok", "workflows", "None is stopped.")
 
 
-def names(server: ServerFacts) -> Iterator[Line]:
+def names(server: ServerFacts) -> Iterator[CheckLine]:
     """Check whether this project registers the first waiting jobs of each queue."""
     unknown: dict[tuple[str, str], int] = {}
     for queue in browse.job_counts().queues:
@@ -149,9 +149,9 @@ def names(server: ServerFacts) -> Iterator[Line]:
     for (queue, name), number in unknown.items():
         said = f"Queue {queue!r} has jobs named {name[:200]!r} ({number}). This project has no job of that name."
         remedy = "Deploy the code that has it, add the name to aliases=[…] of a renamed job, or delete the jobs."
-        yield Line("warning", "names", f"{said} {remedy}")
+        yield CheckLine("warning", "names", f"{said} {remedy}")
     if not unknown:
-        yield Line("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
+        yield CheckLine("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
 
 
 def known(name: str) -> bool:
@@ -159,7 +159,7 @@ def known(name: str) -> bool:
     return registry.find(name) is not None
 
 
-def orphans(server: ServerFacts) -> Iterator[Line]:
+def orphans(server: ServerFacts) -> Iterator[CheckLine]:
     """Check the store for what no transition should leave."""
     sound = True
     for queue in browse.queue_names():
@@ -169,17 +169,17 @@ def orphans(server: ServerFacts) -> Iterator[Line]:
             said = f"Queue {queue!r}: {ORPHANS[kind]} ({len(which)}): {some}."
             remedy = "Workers repair this within minutes; `jobs doctor --repair` does it now."
             level = "warning" if kind in HARMLESS else "error"
-            yield Line(level, "orphans", f"{said} {remedy}", by_workers=True)
+            yield CheckLine(level, "orphans", f"{said} {remedy}", by_workers=True)
         if "wrong_type" in faults.found:
-            yield Line("warning", "orphans", f"Queue {queue!r}: the rest can be checked after that repair.")
+            yield CheckLine("warning", "orphans", f"Queue {queue!r}: the rest can be checked after that repair.")
         elif not faults.whole:
-            yield Line("ok", "orphans", f"Queue {queue!r} is long: only part of it was checked.")
+            yield CheckLine("ok", "orphans", f"Queue {queue!r} is long: only part of it was checked.")
         sound = sound and not faults.found
     if sound:
-        yield Line("ok", "orphans", "None were found.")
+        yield CheckLine("ok", "orphans", "None were found.")
 
 
-def unreadable(server: ServerFacts) -> Iterator[Line]:
+def unreadable(server: ServerFacts) -> Iterator[CheckLine]:
     """Name what cannot be read.  It is shown as it is, or counts as unknown, and everything else goes on."""
     found = 0
     for subject, read in reads():
@@ -188,9 +188,9 @@ def unreadable(server: ServerFacts) -> Iterator[Line]:
         if reasons:
             found += 1
             said = f"{plain(subject, 200)} has values that cannot be read ({len(reasons)}): {plain(reasons[0], 200)}."
-            yield Line("warning", "unreadable", f"{said} Another program or a newer version wrote them.")
+            yield CheckLine("warning", "unreadable", f"{said} Another program or a newer version wrote them.")
     if not found:
-        yield Line("ok", "unreadable", "Everything that was looked at can be read.")
+        yield CheckLine("ok", "unreadable", "Everything that was looked at can be read.")
 
 
 def reads() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -236,7 +236,7 @@ def readable(info: JobInfo) -> None:
         decode(info.id, info.queue, info.record)
 
 
-def repairs() -> Iterator[Line]:
+def repairs() -> Iterator[CheckLine]:
     """Repair every queue until nothing is wrong."""
     store = get_store()
     for queue in browse.queue_names():
@@ -251,7 +251,7 @@ def repairs() -> Iterator[Line]:
                 break
         announce_misplaced(queue, buried, deliver_here)
         for kind, number in done.items():
-            yield Line("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
+            yield CheckLine("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
 
 
 DOCTOR = Subcommand("Find what could lose a job, run it twice, or keep it from running.", arguments, doctor)

@@ -16,7 +16,7 @@ from django_jobs.core.values import Added
 from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.exceptions import JobNotFound
-from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.models import audit
 from django_jobs.serialization.arguments import dump
 
@@ -50,7 +50,7 @@ def edit_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", default="", help="the queue of the job, if you know it")
 
 
-def enqueue(options: Mapping[str, Any]) -> Answer:
+def enqueue(options: Mapping[str, Any]) -> CommandResult:
     args, kwargs = read_call(options["call"])
     if options["priority"] is not None and abs(options["priority"]) > MAX_PRIORITY:
         raise CommandError(f"--priority is {options['priority']}: use a number from -{MAX_PRIORITY} to {MAX_PRIORITY}.")
@@ -61,25 +61,25 @@ def enqueue(options: Mapping[str, Any]) -> Answer:
     is_new = handle.added in (None, Added.ADDED)
     data = {"id": handle.id, "name": handle.name, "queue": handle.queue, "added": is_new}
     if handle.state == DEFERRED:
-        return Answer(data, f"{handle.name} will be enqueued as job {handle.id} after the commit.")
+        return CommandResult(data, f"{handle.name} will be enqueued as job {handle.id} after the commit.")
     if is_new:
-        return Answer(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
+        return CommandResult(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
     if handle.added is Added.EXISTS:
-        return Answer(data, f"Job {handle.id} already exists in queue {handle.queue}. Nothing was enqueued.")
+        return CommandResult(data, f"Job {handle.id} already exists in queue {handle.queue}. Nothing was enqueued.")
     what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was enqueued."
-    return Answer(data, f"An equal {handle.name} job is already waiting in queue {handle.queue}. {what}")
+    return CommandResult(data, f"An equal {handle.name} job is already waiting in queue {handle.queue}. {what}")
 
 
-def edit(options: Mapping[str, Any]) -> Answer:
+def edit(options: Mapping[str, Any]) -> CommandResult:
     info = browse.find(options["id"], [options["queue"]] if options["queue"] else browse.queue_names())
     if info is None:
         raise JobNotFound(f"No such job: {options['id']}. It may have left the history.")
     call = json.loads(dump(*read_call(options["call"])))
     changed = operations.edit(info.queue, info.id, *call)
     facts = {"ids": [[info.queue, info.id]], **audit.edit_details(info, call)}
-    acts = [audit.Act("edit", audit.Kind.JOB, info.queue, facts)] if changed else []
+    acts = [audit.Act("edit", audit.ObjectKind.JOB, info.queue, facts)] if changed else []
     said = f"Job {info.id} has new arguments." if changed else f"Job {info.id} already had these arguments."
-    return Answer({"id": info.id, "queue": info.queue, "changed": changed}, said, acts=acts)
+    return CommandResult({"id": info.id, "queue": info.queue, "changed": changed}, said, acts=acts)
 
 
 def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:

@@ -16,7 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core.values import QueueStats, WorkerInfo
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import counted, plain
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
 from django_jobs.models import audit
 from django_jobs.operations import diagnosis, errors
 from django_jobs.operations.diagnosis import acknowledged_text, problems_of, told, too_slow
@@ -38,14 +38,14 @@ def arguments(parser: ArgumentParser) -> None:
     )
 
 
-def health(options: Mapping[str, Any]) -> Answer:
+def health(options: Mapping[str, Any]) -> CommandResult:
     """Exit 1 if no worker runs, if one does not do its work, or if the store cannot be read."""
     try:
         found = _problems(options["worker"], options["max_latency"])
     except (JobsError, ImproperlyConfigured) as error:
         found = [str(error)]
     text = "\n".join(plain(each, 500) for each in found) or "Healthy."
-    return Answer({"healthy": not found, "problems": found}, text, int(bool(found)))
+    return CommandResult({"healthy": not found, "problems": found}, text, int(bool(found)))
 
 
 def _problems(name: str, max_latency: float | None) -> list[str]:
@@ -76,16 +76,16 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def found(options: Mapping[str, Any]) -> Answer:
+def found(options: Mapping[str, Any]) -> CommandResult:
     """Print every finding, worst first; exit 1 if one of them is an error."""
     report = diagnosis.check()
-    return Answer(report.as_json(), _text(report), int(_has_error(report)))
+    return CommandResult(report.as_json(), _text(report), int(_has_error(report)))
 
 
-def active_alarms(options: Mapping[str, Any]) -> Answer:
+def active_alarms(options: Mapping[str, Any]) -> CommandResult:
     """Print the same; the JSON has the older names of the findings."""
     report = diagnosis.check()
-    return Answer(report.as_alarms(), _text(report), int(_has_error(report)))
+    return CommandResult(report.as_alarms(), _text(report), int(_has_error(report)))
 
 
 def _has_error(report: diagnosis.Report) -> bool:
@@ -114,7 +114,7 @@ def acknowledge_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--undo", action="store_true", help="let it count again")
 
 
-def acknowledge(options: Mapping[str, Any]) -> Answer:
+def acknowledge(options: Mapping[str, Any]) -> CommandResult:
     """Acknowledge findings for a time, or let them count again."""
     report, undo = diagnosis.check(), options["undo"]
     offered = [each for each, _ in report.acknowledged] if undo else list(report.findings)
@@ -134,11 +134,11 @@ def acknowledge(options: Mapping[str, Any]) -> Answer:
         except (ValueError, OverflowError) as error:
             raise CommandError(f"--for is {options['hours']}: {error}") from error
     verb, details = ("withdraw", {}) if undo else ("acknowledge", {"reason": reason, "until": until})
-    acts = [audit.Act(verb, audit.Kind.FINDING, f"{each.kind} {each.subject}"[:200], details) for each in found]
+    acts = [audit.Act(verb, audit.ObjectKind.FINDING, f"{each.kind} {each.subject}"[:200], details) for each in found]
     with override("en"):
         lines = [f"{'Counts again' if undo else 'Acknowledged'}: {plain(told(each), 500)}" for each in found]
         data = [{"kind": each.kind, "subject": each.subject, "says": told(each)} for each in found]
-    return Answer(data, "\n".join(lines), acts=acts)
+    return CommandResult(data, "\n".join(lines), acts=acts)
 
 
 def errors_arguments(parser: ArgumentParser) -> None:
@@ -149,7 +149,7 @@ def errors_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--state", choices=errors.STATES, help="only new, resolved or ignored errors")
 
 
-def job_errors(options: Mapping[str, Any]) -> Answer:
+def job_errors(options: Mapping[str, Any]) -> CommandResult:
     """List the errors, or decide about one."""
     act, id, text = options["act"], options["id"], options["text"]
     if act != "list":
@@ -162,8 +162,8 @@ def job_errors(options: Mapping[str, Any]) -> Answer:
             errors.decide(error, by=audit.shell_user(), state=ERROR_ACTS.get(act), note=text)
         except ValueError as wrong:
             raise CommandError(str(wrong)) from wrong
-        done = audit.Act(act, audit.Kind.ERROR, error.subject, {"reason": text})
-        return Answer(error.as_json(), f"{plain(error.subject, 200)}: {error.state}", acts=[done])
+        done = audit.Act(act, audit.ObjectKind.ERROR, error.subject, {"reason": text})
+        return CommandResult(error.as_json(), f"{plain(error.subject, 200)}: {error.state}", acts=[done])
     inbox = errors.inbox(options["queue"])
     found = [each for each in inbox.errors if options["state"] in (None, each.state)]
     rows = [error_row(each) for each in found]
@@ -175,7 +175,7 @@ def job_errors(options: Mapping[str, Any]) -> Answer:
         lines.append(
             f"Not read, because there are too many errors: {counted(len(inbox.left_out), 'queue')}. Use --queue."
         )
-    return Answer([each.as_json() for each in found], "\n".join(lines))
+    return CommandResult([each.as_json() for each in found], "\n".join(lines))
 
 
 def error_row(error: errors.Error) -> list[object]:

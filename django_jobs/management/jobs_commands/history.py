@@ -14,7 +14,7 @@ from django_jobs.browse import Match
 from django_jobs.conf import get_settings
 from django_jobs.core.values import FINISHED
 from django_jobs.formatting import counted, plain
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, limit_of, table
 from django_jobs.management.jobs_commands.looking import error_of
 from django_jobs.management.jobs_commands.matching import QUERY
 from django_jobs.models.audit import AuditEntry, Source
@@ -34,7 +34,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of entries (default: 50)")
 
 
-def show(options: Mapping[str, Any]) -> Answer:
+def show(options: Mapping[str, Any]) -> CommandResult:
     limit = limit_of(options)
     entries = AuditEntry.objects.all()
     if options["user"]:
@@ -60,7 +60,7 @@ def show(options: Mapping[str, Any]) -> Answer:
         for entry in found
     ]  # fmt: skip
     headings = ("time", "who", "by", "action", "on", "", "details")
-    return Answer(data, table(headings, rows) if rows else "Nobody has changed anything yet.")
+    return CommandResult(data, table(headings, rows) if rows else "Nobody has changed anything yet.")
 
 
 def _text(value: Any) -> str:
@@ -78,7 +78,7 @@ def archive_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of jobs (default: 50)")
 
 
-def archived(options: Mapping[str, Any]) -> Answer:
+def archived(options: Mapping[str, Any]) -> CommandResult:
     limit = limit_of(options)
     if get_settings().archive is None:
         raise CommandError("There is no archive: set DJANGO_JOBS['ARCHIVE'].")
@@ -96,7 +96,7 @@ def archived(options: Mapping[str, Any]) -> Answer:
     shown = [masked(info) for info in found]
     rows = [[info.id, name_of(info.record), info.queue, info.state, iso(info.at), error_of(info)] for info in shown]
     text = table(["id", "name", "queue", "state", "ended", "error"], rows) if rows else "No job of this kind."
-    return Answer([job_payload(info) for info in found], f"{text}\n\n{' '.join(said)}".strip())
+    return CommandResult([job_payload(info) for info in found], f"{text}\n\n{' '.join(said)}".strip())
 
 
 ARCHIVED = Subcommand("List finished jobs in the archive, newest first.", archive_arguments, archived)

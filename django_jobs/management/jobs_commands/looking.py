@@ -11,7 +11,7 @@ from typing import Any
 from django_jobs import browse, operations
 from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.formatting import counted, plain
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, no_arguments, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, limit_of, no_arguments, table
 from django_jobs.management.jobs_commands.matching import add_filters, match_of
 from django_jobs.operations import check_queue
 from django_jobs.operations.matching import first
@@ -24,7 +24,7 @@ from django_jobs.serialization.record import name_of
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 
 
-def stats(options: Mapping[str, Any]) -> Answer:
+def stats(options: Mapping[str, Any]) -> CommandResult:
     found, workers = operations.queues(), len(operations.workers())
     states = {state.value: sum(entry.counts.get(state, 0) for entry in found) for state in State}
     data = {
@@ -44,7 +44,7 @@ def stats(options: Mapping[str, Any]) -> Answer:
     said = [line for entry in found for line in pause_lines(entry)]
     if unarchived := sum(entry.unarchived for entry in found):
         said.append(f"Waiting for the archive: {unarchived}.")
-    return Answer(data, "\n".join([text, "", *said, f"Since counting began: {totals}.", f"Workers: {workers}."]))
+    return CommandResult(data, "\n".join([text, "", *said, f"Since counting began: {totals}.", f"Workers: {workers}."]))
 
 
 def pause_lines(entry: QueueStats) -> list[str]:
@@ -71,7 +71,7 @@ def list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of jobs (default: 50)")
 
 
-def list_jobs(options: Mapping[str, Any]) -> Answer:
+def list_jobs(options: Mapping[str, Any]) -> CommandResult:
     state, limit = State(options["state"]), limit_of(options)
     match = match_of(options, state)
     found = first(state, match, limit)
@@ -80,7 +80,7 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
     looked = f"Checked: {found.checked} of {counted(found.total, f'{state} job')}."
     said = [f"Shown: {len(shown)}.", "Looked up by id." if match.id else looked, *found.notes]
     text = table(["id", "name", "queue", "at", "error"], rows) if rows else ""
-    return Answer([job_payload(info) for info in found.jobs], f"{text}\n{' '.join(said)}".strip())
+    return CommandResult([job_payload(info) for info in found.jobs], f"{text}\n{' '.join(said)}".strip())
 
 
 def error_of(info: JobInfo) -> str:
@@ -96,7 +96,7 @@ def show_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", default="", help="the queue of the job, if you know it")
 
 
-def show(options: Mapping[str, Any]) -> Answer:
+def show(options: Mapping[str, Any]) -> CommandResult:
     info, archived = operations.find(options["id"], options["queue"])
     payload = job_payload(info)
     payload["archived"] = archived
@@ -118,7 +118,7 @@ def show(options: Mapping[str, Any]) -> Answer:
         lines.append(
             "\n".join(plain(line, 500) for line in attempt["traceback"].splitlines()) or plain(attempt["error"], 500)
         )
-    return Answer(payload | {"log": log}, "\n".join(lines))
+    return CommandResult(payload | {"log": log}, "\n".join(lines))
 
 
 def release_text(attempt: Mapping[str, Any]) -> str:
@@ -126,12 +126,12 @@ def release_text(attempt: Mapping[str, Any]) -> str:
     return f", release {plain(attempt['release'], 200)}" if attempt["release"] else ""
 
 
-def why(options: Mapping[str, Any]) -> Answer:
+def why(options: Mapping[str, Any]) -> CommandResult:
     data = operations.why(options["id"], options["queue"]).payload()
     since = f" (since {data['since']})" if data["since"] else ""
     lines = [f"{data['state']}, {data['cause']}{since}: {plain(data['reason'], 1000)}"]
     lines += [f"{each['severity'].upper()}: {plain(each['says'], 500)}" for each in data["findings"]]
-    return Answer(data, "\n".join(lines))
+    return CommandResult(data, "\n".join(lines))
 
 
 def times_arguments(parser: ArgumentParser) -> None:
@@ -139,7 +139,7 @@ def times_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--week", action="store_true", help="of the last seven days (default: of the last day)")
 
 
-def times(options: Mapping[str, Any]) -> Answer:
+def times(options: Mapping[str, Any]) -> CommandResult:
     found = operations.run_times("week" if options["week"] else "day", name=options["name"])
     headings = ["name", "queue", "attempts", "wait p50", "p95", "max", "run p50", "p95", "max", "since"]
     rows = [
@@ -154,7 +154,7 @@ def times(options: Mapping[str, Any]) -> Answer:
         for each in found
     ]
     data = [each.payload() for each in found]
-    return Answer(data, table(headings, rows) if rows else "No attempt has ended in this time.")
+    return CommandResult(data, table(headings, rows) if rows else "No attempt has ended in this time.")
 
 
 def _bounds(part: Quantiles | None) -> list[str]:
@@ -162,7 +162,7 @@ def _bounds(part: Quantiles | None) -> list[str]:
     return [">2 h" if at is None else f"{at / 1000:g} s" for at in part] if part else ["-"] * 3
 
 
-def workers(options: Mapping[str, Any]) -> Answer:
+def workers(options: Mapping[str, Any]) -> CommandResult:
     found = operations.workers()
     data = [
         {key: value for key, value in each.info.items() if key not in ("at", "samples")}
@@ -175,7 +175,7 @@ def workers(options: Mapping[str, Any]) -> Answer:
         if rows
         else "No worker is running."
     )
-    return Answer(data, text)
+    return CommandResult(data, text)
 
 
 def worker_row(worker: WorkerInfo) -> list[object]:
@@ -194,7 +194,7 @@ def tags_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of tags (default: 50)")
 
 
-def tags(options: Mapping[str, Any]) -> Answer:
+def tags(options: Mapping[str, Any]) -> CommandResult:
     limit, queue = limit_of(options), options["queue"]
     if queue:
         check_queue(queue)
@@ -210,7 +210,7 @@ def tags(options: Mapping[str, Any]) -> Answer:
     if data["uncounted_jobs"]:
         jobs = counted(data["uncounted_jobs"], "job")
         said.append(f"With tags that are not counted, because a queue has too many: {jobs}.")
-    return Answer(data, "\n".join(said))
+    return CommandResult(data, "\n".join(said))
 
 
 def ago(ms: int) -> str:

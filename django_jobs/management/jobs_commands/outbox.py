@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs.formatting import counted
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, limit_of, table
 from django_jobs.models import audit
 from django_jobs.operations import kept
 
@@ -31,13 +31,13 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="with send: also entries that may run twice")
 
 
-def outbox(options: Mapping[str, Any]) -> Answer:
+def outbox(options: Mapping[str, Any]) -> CommandResult:
     if (options["action"] == "list") == bool(options["ids"]):
         raise CommandError("Name the ids of entries after `send` and `delete`, and only there.")
     return show(options) if options["action"] == "list" else act(options)
 
 
-def show(options: Mapping[str, Any]) -> Answer:
+def show(options: Mapping[str, Any]) -> CommandResult:
     rows, following = kept.page(options["held"] or None, limit=limit_of(options))
     found = [kept.entry_payload(row) for row in rows]
     lines = [
@@ -49,7 +49,7 @@ def show(options: Mapping[str, Any]) -> Answer:
         for each in found
     ]
     text = table(HEADINGS, lines) if lines else "No entry of this kind."
-    return Answer(found, f"{text}\n\nThere are more." if following else text)
+    return CommandResult(found, f"{text}\n\nThere are more." if following else text)
 
 
 def state_of(entry: Mapping[str, Any]) -> str:
@@ -57,7 +57,7 @@ def state_of(entry: Mapping[str, Any]) -> str:
     return ("held" if entry["held"] else "waiting") + (", may run twice" if entry["old"] else "")
 
 
-def act(options: Mapping[str, Any]) -> Answer:
+def act(options: Mapping[str, Any]) -> CommandResult:
     """Send or delete entries, and report which are not there or may run twice."""
     word, ids = options["action"], options["ids"]
     done, old, missing = kept.send(ids, run_twice=options["yes"]) if word == "send" else kept.delete(ids)
@@ -71,7 +71,9 @@ def act(options: Mapping[str, Any]) -> Answer:
         )
     said += [f"Not found: {listed(missing)}."] if missing else []
     data = {"done": [row.pk for row in done], "old": old, "missing": missing}
-    return Answer(data, " ".join(said), int(bool(old or missing)), [audit.outbox_act(word, done)] if done else [])
+    return CommandResult(
+        data, " ".join(said), int(bool(old or missing)), [audit.outbox_act(word, done)] if done else []
+    )
 
 
 def listed(ids: Any) -> str:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
 from django_jobs.core import registry
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
 from django_jobs.models import audit
 from django_jobs.paused import pauses, payload
 from django_jobs.stores import get_store
@@ -29,7 +29,7 @@ def pause_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--reason", default="")
 
 
-def pause(options: Mapping[str, Any]) -> Answer:
+def pause(options: Mapping[str, Any]) -> CommandResult:
     seconds = options["seconds"]
     if seconds is not None and not 0 < seconds < 10**9:
         raise CommandError(f"--for is {seconds}: use a number of seconds above 0.")
@@ -38,14 +38,16 @@ def pause(options: Mapping[str, Any]) -> Answer:
     for queue in queues:
         operations.pause(queue, name=name, reason=options["reason"], until=until, by=audit.shell_user())
     facts = {"job_type": name, "reason": options["reason"], "until": until}
-    return answer("paused", queues, name, [audit.Act("pause", audit.Kind.QUEUE, queue, facts) for queue in queues])
+    return answer(
+        "paused", queues, name, [audit.Act("pause", audit.ObjectKind.QUEUE, queue, facts) for queue in queues]
+    )
 
 
-def resume(options: Mapping[str, Any]) -> Answer:
+def resume(options: Mapping[str, Any]) -> CommandResult:
     queues, name = chosen(options)
     ended = {queue: operations.resume(queue, name=name) for queue in queues}
     acts = [
-        audit.Act("resume", audit.Kind.QUEUE, queue, {"job_type": name, "paused": audit.pause_details(pause)})
+        audit.Act("resume", audit.ObjectKind.QUEUE, queue, {"job_type": name, "paused": audit.pause_details(pause)})
         for queue, pause in ended.items()
         if pause is not None
     ]
@@ -62,13 +64,13 @@ def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
     return ([queue] if queue else browse.queue_names()), name or None
 
 
-def answer(done: str, queues: list[str], name: str | None, acts: list[audit.Act]) -> Answer:
+def answer(done: str, queues: list[str], name: str | None, acts: list[audit.Act]) -> CommandResult:
     """Report the result in one line."""
     said = f"{name} in {', '.join(queues)}" if name else ", ".join(queues)
-    return Answer({done: {"queues": queues, "job": name}}, f"{said}: {done}.", acts=acts)
+    return CommandResult({done: {"queues": queues, "job": name}}, f"{said}: {done}.", acts=acts)
 
 
-def paused(options: Mapping[str, Any]) -> Answer:
+def paused(options: Mapping[str, Any]) -> CommandResult:
     data = [payload(each) for each in pauses()]
     rows = [
         [
@@ -83,7 +85,7 @@ def paused(options: Mapping[str, Any]) -> Answer:
         for each in data
     ]
     headings = ("", "paused", "since", "until", "by", "waiting", "reason")
-    return Answer(data, table(headings, rows) if rows else "Nothing is paused.")
+    return CommandResult(data, table(headings, rows) if rows else "Nothing is paused.")
 
 
 PAUSE = Subcommand("Pause a queue or a job type; running jobs finish.", pause_arguments, pause)

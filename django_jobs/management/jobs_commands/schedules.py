@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from django_jobs import operations, schedules
 from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.formatting import plain
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, table
 from django_jobs.models import audit
 from django_jobs.schedules import state as schedule_state
 from django_jobs.serialization.payloads import iso
@@ -28,7 +28,7 @@ def arguments(parser: ArgumentParser) -> None:
     )
 
 
-def show(options: Mapping[str, Any]) -> Answer:
+def show(options: Mapping[str, Any]) -> CommandResult:
     if options["tonight"]:
         return tonight()
     store = get_store()
@@ -46,10 +46,10 @@ def show(options: Mapping[str, Any]) -> Answer:
         )
         for each in found
     ]
-    return Answer(found, table(HEADINGS, rows) if rows else "There are no schedules.")
+    return CommandResult(found, table(HEADINGS, rows) if rows else "There are no schedules.")
 
 
-def tonight() -> Answer:
+def tonight() -> CommandResult:
     found = operations.schedules()
     lines = []
     for day in sorted(found, key=lambda day: day.next[0] if day.next else inf):
@@ -63,7 +63,7 @@ def tonight() -> Answer:
         lines += [f"  {iso(run.at)}: {run.says}" for run in day.last if run.says and run.ended != "gone"]
         lines += [f"  It cannot run: {plain(day.problem, 300)}"] if day.problem else []
     data = [{"id": day.entry.id, "problem": day.problem} | day.payload() for day in found]
-    return Answer(data, "\n".join(lines) or "There are no schedules.")
+    return CommandResult(data, "\n".join(lines) or "There are no schedules.")
 
 
 def on_its_clock(schedule: Mapping[str, Any], time: str) -> str:
@@ -78,13 +78,13 @@ def which(parser: ArgumentParser) -> None:
     parser.add_argument("schedule", metavar="SCHEDULE", help="its id, as `jobs schedules` prints it, or its name")
 
 
-def run(options: Mapping[str, Any]) -> Answer:
+def run(options: Mapping[str, Any]) -> CommandResult:
     entry = schedules.get_entry(options["schedule"])
     handle = schedules.run_now(entry)
-    act = audit.Act("run", audit.Kind.SCHEDULE, entry.id, {"job": [handle.queue, handle.id]})
+    act = audit.Act("run", audit.ObjectKind.SCHEDULE, entry.id, {"job": [handle.queue, handle.id]})
     data = {"schedule": entry.id, "id": handle.id, "name": handle.name, "queue": handle.queue}
     after = "will be enqueued as job {} after the commit." if handle.state == DEFERRED else "was enqueued as job {}."
-    return Answer(data, f"{entry.id} {after.format(handle.id)}", acts=[act])
+    return CommandResult(data, f"{entry.id} {after.format(handle.id)}", acts=[act])
 
 
 SCHEDULES = Subcommand("List the schedules, with next and last runs.", arguments, show)

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from django_jobs.formatting import plain
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, table
 from django_jobs.models import ApiToken, audit
 from django_jobs.models.token import Scope
 
@@ -34,7 +34,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--job", action="append", default=[], metavar="NAME", help="only these job types")
 
 
-def run(options: Mapping[str, Any]) -> Answer:
+def run(options: Mapping[str, Any]) -> CommandResult:
     if options["action"] == "list":
         return listed()
     if not options["name"]:
@@ -44,7 +44,7 @@ def run(options: Mapping[str, Any]) -> Answer:
     return create(options) if options["action"] == "create" else revoke(options["name"])
 
 
-def create(options: Mapping[str, Any]) -> Answer:
+def create(options: Mapping[str, Any]) -> CommandResult:
     if not options["scope"]:
         raise CommandError(f"Say what it may do: --scope {' --scope '.join(Scope.values)}.")
     if options["days"] is not None and not 0 < options["days"] <= MOST_DAYS:
@@ -61,14 +61,14 @@ def create(options: Mapping[str, Any]) -> Answer:
     if unknown:
         names = plain(", ".join(unknown), 300)
         text += f"\nNo job is named {names}. Check the spelling, unless you will create a remote job type of that name."
-    return Answer(
+    return CommandResult(
         {**described(token), "token": secret, "unknown_jobs": unknown},
         text,
-        acts=[audit.Act("create", audit.Kind.TOKEN, token.name)],
+        acts=[audit.Act("create", audit.ObjectKind.TOKEN, token.name)],
     )
 
 
-def rotate(name: str, hours: float) -> Answer:
+def rotate(name: str, hours: float) -> CommandResult:
     if not 0 <= hours <= MOST_HOURS:
         raise CommandError(f"--overlap {hours:g}: use 0 to {MOST_HOURS} hours.")
     token = ApiToken.objects.filter(name=name, revoked_at=None).order_by("-created_at").first()
@@ -76,27 +76,31 @@ def rotate(name: str, hours: float) -> Answer:
         raise CommandError(f"There is no valid token {name!r}: manage.py jobs token list.")
     secret = token.rotate(timedelta(hours=hours))
     text = f"{secret}\nWrite it down: it cannot be shown again. The old one is valid for {hours:g} hours."
-    return Answer({**described(token), "token": secret}, text, acts=[audit.Act("rotate", audit.Kind.TOKEN, name)])
+    return CommandResult(
+        {**described(token), "token": secret}, text, acts=[audit.Act("rotate", audit.ObjectKind.TOKEN, name)]
+    )
 
 
-def revoke(name: str) -> Answer:
+def revoke(name: str) -> CommandResult:
     # A revoked token may have the same name.
     tokens = list(ApiToken.objects.filter(name=name).order_by("created_at"))
     if not tokens:
         raise CommandError(f"There is no token {name!r}: manage.py jobs token list.")
     for token in tokens:
         token.revoke()
-    return Answer(described(tokens[-1]), f"{name}: revoked.", acts=[audit.Act("revoke", audit.Kind.TOKEN, name)])
+    return CommandResult(
+        described(tokens[-1]), f"{name}: revoked.", acts=[audit.Act("revoke", audit.ObjectKind.TOKEN, name)]
+    )
 
 
-def listed() -> Answer:
+def listed() -> CommandResult:
     tokens = list(ApiToken.objects.all())
     rows = [
         (token.name, " ".join(token.scopes), " ".join(token.jobs) or "all", token.last_used_at or "never", state(token))
         for token in tokens
     ]
     text = table(("NAME", "SCOPES", "JOBS", "LAST USED", "VALID"), rows) if rows else "There are no tokens."
-    return Answer([described(token) for token in tokens], text)
+    return CommandResult([described(token) for token in tokens], text)
 
 
 def described(token: ApiToken) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django_jobs import browse, operations
 from django_jobs.browse.workflow_payloads import error_of
 from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.acting import held_text
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, limit_of, table
 from django_jobs.models import audit
 from django_jobs.serialization.payloads import iso
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
@@ -25,7 +25,7 @@ def list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of workflows (default: 50)")
 
 
-def list_workflows(options: Mapping[str, Any]) -> Answer:
+def list_workflows(options: Mapping[str, Any]) -> CommandResult:
     limit = limit_of(options)
     rows: list[WorkflowInfo] = []
     after, looked_at = "", 0
@@ -38,7 +38,7 @@ def list_workflows(options: Mapping[str, Any]) -> Answer:
     lines = [[info.id, plain(info.name, 40), info.kind, *standing(info), iso(info.created_at)] for info in rows]
     text = table(["id", "name", "kind", "state", "steps ended", "since"], lines) if lines else ""
     said = f"Shown: {len(rows)}. Checked: {looked_at} of {counted(found.total, 'workflow')}."
-    return Answer([browse.workflow_payload(info) for info in rows], f"{text}\n{said}".strip())
+    return CommandResult([browse.workflow_payload(info) for info in rows], f"{text}\n{said}".strip())
 
 
 def standing(info: WorkflowInfo) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def workflow_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def workflow(options: Mapping[str, Any]) -> Answer:
+def workflow(options: Mapping[str, Any]) -> CommandResult:
     if options["yes"] and not (options["cancel"] or options["retry"]):
         raise CommandError("--yes belongs to --cancel or --retry.")
     if options["cancel"]:
@@ -69,7 +69,7 @@ def workflow(options: Mapping[str, Any]) -> Answer:
     return retry(options) if options["retry"] else show(options)
 
 
-def show(options: Mapping[str, Any]) -> Answer:
+def show(options: Mapping[str, Any]) -> CommandResult:
     limit = limit_of(options)
     info = browse.workflow(options["id"])
     rows = browse.batch_jobs(info, limit=limit).rows if info.kind == "batch" else browse.steps(info.id, limit=limit)
@@ -98,7 +98,7 @@ def show(options: Mapping[str, Any]) -> Answer:
     lines += ["", table(["step", "name", "job", "queue", "state", "after"], cells)] if cells else []
     if len(rows) < info.total:
         lines.append(f"Shown: {len(rows)} of {counted(info.total, 'step')}. Use --limit for more.")
-    return Answer(data, "\n".join(lines))
+    return CommandResult(data, "\n".join(lines))
 
 
 def stop_line(step: StepInfo, job: Any) -> str:
@@ -115,7 +115,7 @@ def step_row(step: StepInfo, payload: Mapping[str, Any]) -> list[object]:
     return [number, step.name, payload["job"] or "", step.queue, "queued" if state == "live" else state, after]
 
 
-def cancel(options: Mapping[str, Any]) -> Answer:
+def cancel(options: Mapping[str, Any]) -> CommandResult:
     info = browse.workflow(options["id"])
     if info.may_be_cancelled and not options["yes"]:
         confirm(info)
@@ -126,10 +126,10 @@ def cancel(options: Mapping[str, Any]) -> Answer:
         if done
         else f"{info.kind.capitalize()} {info.id} is {info.state}."
     )
-    acts = [audit.Act("cancel", audit.Kind.WORKFLOW, info.id, {"name": info.name})] if done else []
+    acts = [audit.Act("cancel", audit.ObjectKind.WORKFLOW, info.id, {"name": info.name})] if done else []
     if info.counts["live"]:
         said += f" Asked to stop: {counted(info.counts['live'], 'job')}."
-    return Answer(browse.workflow_payload(info), said, int(info.state != "cancelled"), acts)
+    return CommandResult(browse.workflow_payload(info), said, int(info.state != "cancelled"), acts)
 
 
 def confirm(info: WorkflowInfo) -> None:
@@ -145,7 +145,7 @@ def confirm(info: WorkflowInfo) -> None:
         raise CommandError("Nothing was cancelled.")
 
 
-def retry(options: Mapping[str, Any]) -> Answer:
+def retry(options: Mapping[str, Any]) -> CommandResult:
     restarted = operations.retry_workflow(options["id"])
     moved = len(restarted)
     if options["yes"]:
@@ -156,9 +156,9 @@ def retry(options: Mapping[str, Any]) -> Answer:
     data = browse.workflow_payload(browse.workflow(options["id"]))
     told = (f"retry: {counted(moved, 'step')}.", held_text(len(held), names), operations.taken_text(taken))
     facts = {"moved": moved, "held": len(held), "taken": len(taken)}
-    acts = [audit.Act("retry", audit.Kind.WORKFLOW, options["id"], facts)] if moved else []
+    acts = [audit.Act("retry", audit.ObjectKind.WORKFLOW, options["id"], facts)] if moved else []
     data |= {"moved": moved, "restarted": restarted, "held": held, "taken": taken}
-    return Answer(data, " ".join(filter(None, told)), int(bool(held or taken)), acts)
+    return CommandResult(data, " ".join(filter(None, told)), int(bool(held or taken)), acts)
 
 
 WORKFLOWS = Subcommand("List workflows and batches, the newest first.", list_arguments, list_workflows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from django_jobs.operations.diagnosis.acknowledging import acknowledge, withdraw
 from django_jobs.operations.diagnosis.facts import Facts, ServerFacts, Unchecked, look_at_server, measure
 from django_jobs.operations.diagnosis.finding import Finding, Severity
-from django_jobs.operations.diagnosis.lines import Line, all_lines, line_of, server_lines
+from django_jobs.operations.diagnosis.lines import CheckLine, all_lines, line_of, server_lines
 from django_jobs.operations.diagnosis.report import (
     Report,
     acknowledged_text,
@@ -20,9 +20,9 @@ from django_jobs.operations.diagnosis.why import Why, why
 from django_jobs.operations.diagnosis.workers import problems_of, too_slow
 
 __all__ = [
+    "CheckLine",
     "Facts",
     "Finding",
-    "Line",
     "Report",
     "ServerFacts",
     "Severity",

@@ -10,7 +10,7 @@ from django_jobs import schedules
 from django_jobs.exceptions import JobsError, StoreError
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import latest_runs
-from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.schedules.missed import LATE
 from django_jobs.stores import get_store
 
@@ -28,7 +28,7 @@ class LateSchedule(NamedTuple):
     paused: int = 0
 
 
-def late_schedules(entries: Sequence[Entry], now: int) -> tuple[list[LateSchedule], int]:
+def late_schedules(entries: Sequence[ScheduleEntry], now: int) -> tuple[list[LateSchedule], int]:
     """Return the schedules that are not as they should be, and the number of those that are on and not paused."""
     state = schedule_state.read_state(get_store())
     late: list[LateSchedule] = []
@@ -54,7 +54,7 @@ def late_schedules(entries: Sequence[Entry], now: int) -> tuple[list[LateSchedul
     return late, active
 
 
-def missed_run(entry: Entry, state: schedule_state.ScheduleState, now: int) -> int:
+def missed_run(entry: ScheduleEntry, state: schedule_state.ScheduleState, now: int) -> int:
     """Return the last scheduled time (ms) that passed longer than LATE ago without a job and was not skipped; 0 = none.
 
     A schedule that no worker has ever seen has no scheduled times yet."""

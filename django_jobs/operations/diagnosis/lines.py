@@ -22,7 +22,7 @@ ERRORS = frozenset({"read_only", "not_saved", "evicts", "full", "unknown", "no_w
 BY_WORKERS = frozenset({"full", "unknown", "no_worker"})
 
 
-class Line(NamedTuple):
+class CheckLine(NamedTuple):
     """One result.  `level`: "ok" | "warning" | "error"."""
 
     level: str
@@ -32,39 +32,39 @@ class Line(NamedTuple):
     by_workers: bool = False
 
 
-def line_of(found: Finding) -> Line:
+def line_of(found: Finding) -> CheckLine:
     """Return a finding with what helps, in the language that is active."""
     is_error = found.cause in ERRORS or (found.cause == "server_clock" and found.severity == "error")
     says = f"{told(found)} {found.act}".strip()
-    return Line("error" if is_error else "warning", found.topic, says, found.cause in BY_WORKERS)
+    return CheckLine("error" if is_error else "warning", found.topic, says, found.cause in BY_WORKERS)
 
 
-def server_lines(server: ServerFacts) -> Iterator[Line]:
+def server_lines(server: ServerFacts) -> Iterator[CheckLine]:
     """Yield what is right with the server, and what is wrong without being a finding, in the active language."""
     yield _version(server.about)
     if server.about.get("append_only_file") == "on":
-        yield Line("ok", "persistence", _("The append-only file is on."))
+        yield CheckLine("ok", "persistence", _("The append-only file is on."))
     policy = server.about.get("eviction_policy")
     if policy in {"noeviction", "unknown"}:
-        yield Line("ok", "eviction", _("maxmemory-policy is %(policy)s.") % {"policy": policy})
+        yield CheckLine("ok", "eviction", _("maxmemory-policy is %(policy)s.") % {"policy": policy})
 
 
-def all_lines(server: ServerFacts) -> list[Line]:
+def all_lines(server: ServerFacts) -> list[CheckLine]:
     """Return all lines about the server, worst first."""
     lease = get_settings().lease * 1000
     found = list(map(line_of, server_findings(server.about, server.clock_off, lease)))
     if not any(each.subject == "clock" for each in found):
         said = _("The clock of the store differs from this machine's by %(seconds)s s.")
-        found.append(Line("ok", "clock", said % {"seconds": f"{server.clock_off:+.2f}"}))
+        found.append(CheckLine("ok", "clock", said % {"seconds": f"{server.clock_off:+.2f}"}))
     return worst_first([*found, *server_lines(server)])
 
 
-def worst_first(lines: Iterable[Line]) -> list[Line]:
+def worst_first(lines: Iterable[CheckLine]) -> list[CheckLine]:
     """Return the lines, errors first."""
     return sorted(lines, key=lambda each: ("error", "warning", "ok").index(each.level))
 
 
-def _version(about: Mapping[str, str]) -> Line:
+def _version(about: Mapping[str, str]) -> CheckLine:
     version = about.get("version", "unknown")
     said = _("%(server)s %(version)s at %(address)s") % {
         "server": about.get("server", "?"),
@@ -73,5 +73,5 @@ def _version(about: Mapping[str, str]) -> Line:
     }
     parts = [int(part) for part in version.split(".")[:2] if part.isdigit()]
     if "valkey" not in about.get("server", "") and parts and tuple(parts) < OLDEST:
-        return Line("error", "version", f"{said}. {_('Use Redis 6.2 or later, or Valkey.')}")
-    return Line("ok", "store", said)
+        return CheckLine("error", "version", f"{said}. {_('Use Redis 6.2 or later, or Valkey.')}")
+    return CheckLine("ok", "store", said)

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.core.times import RUNNING_SUM, WAITING_SUM, as_text, slots_of
-from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Recovered, State
+from django_jobs.core.values import PLAIN, Attempt, Claim, Completed, Controls, Ended, Recovered, State
 from django_jobs.serialization.checked import read_number
 from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, type_of, waited_for
@@ -29,7 +29,7 @@ _LOST = unsigned_text("worker_lost", "The worker died or lost its lease while it
 class Settling(Part):
     """How attempts end, and how their jobs come back."""
 
-    def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
+    def complete(self, queue: str, done: Sequence[Completed]) -> list[str]:
         """running → succeeded.  Returns the ids whose claim was stale.  ValueError for more than MAX_BATCH jobs."""
         if not done:
             return []
@@ -245,7 +245,7 @@ class Settling(Part):
         return out
 
 
-def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: str) -> tuple[OneCall, bool]:
+def call_of_complete(queue: str, done: Sequence[Completed], history: int, archiving: str) -> tuple[OneCall, bool]:
     """Return the call of lua/ending/complete.lua for these attempts, and whether its short form may do."""
     if len(done) > MAX_BATCH:
         raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")

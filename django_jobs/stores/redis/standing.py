@@ -16,7 +16,7 @@ from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.entries import read_claim
 from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import Argument
-from django_jobs.stores.values.answers import MOST_HOLDERS, Move, Remembered
+from django_jobs.stores.values.answers import MOST_HOLDERS, Move, RememberedId
 
 #: As in lua/lib/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.
 STEP = 2**45
@@ -108,7 +108,7 @@ class Positions(Part):
             found, last = move.queue, move.number
         return found
 
-    def remembered(self, queue: str, id: str) -> Remembered | None:
+    def remembered(self, queue: str, id: str) -> RememberedId | None:
         """Return the entry of an id that was given with a digest, or None.  It is kept as long as the job is
         in the store, and for `StoreOptions.idempotency` ms after the job's end.  If a retry has moved the job, the
         entry is that of the queue to which it went."""
@@ -119,7 +119,7 @@ class Positions(Part):
         digest, _, state = value.decode(errors="replace").partition(":")
         if state and read_number(at) + self.options.idempotency <= self.now():
             return None
-        return Remembered(digest, State(state) if state in FINISHED else None, read_number(at))
+        return RememberedId(digest, State(state) if state in FINISHED else None, read_number(at))
 
     def has_returned_none(self, queue: str, id: str) -> bool:
         """Tell whether this job, which is no longer in the store, succeeded and returned None.  Known for a minute

@@ -16,7 +16,7 @@ from django_jobs.stores.redis.connection.scripts import Argument, load, load_spa
 from django_jobs.stores.redis.connection.tracking import TrackingRefused
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.ends import Ends
-from django_jobs.stores.redis.failures.remembered import Remembered
+from django_jobs.stores.redis.failures.remembered import RememberedErrors
 from django_jobs.stores.redis.fetching import Fetching
 from django_jobs.stores.redis.lists import Lists
 from django_jobs.stores.redis.operating import Operating
@@ -43,7 +43,7 @@ class Store(
     Workflows,
     Ends,
     Lists,
-    Remembered,
+    RememberedErrors,
     Positions,
 ):
     """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster.

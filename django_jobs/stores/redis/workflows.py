@@ -14,7 +14,7 @@ from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, WORKFL
 from django_jobs.stores.redis.connection.scripts import Argument, load
 from django_jobs.stores.redis.lists import Lists
 from django_jobs.stores.values.sizes import MAX_BYTES, in_batches
-from django_jobs.stores.values.workflows import MOST_JOBS, NOTES_AT_ONCE, READ_WITHIN, End, Followed, Note, Ready
+from django_jobs.stores.values.workflows import MOST_JOBS, NOTES_AT_ONCE, READ_WITHIN, End, Followed, Note, ReadyStep
 
 #: Fields in one command.
 _FIELDS = 1000
@@ -236,7 +236,7 @@ def _in_threes(flat: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield flat[i : i + 3]
 
 
-def _read_ready(entry: Sequence[Any]) -> Ready:
+def _read_ready(entry: Sequence[Any]) -> ReadyStep:
     step, what, given = entry
     results = {given[i].decode(): given[i + 1] for i in range(0, len(given), 2)}
-    return Ready(step.decode(), what, results)
+    return ReadyStep(step.decode(), what, results)

@@ -40,7 +40,7 @@ class Renewal(NamedTuple):
     holds: Mapping[int, int]
 
 
-class Remembered(NamedTuple):
+class RememberedId(NamedTuple):
     """The entry of an id that must not be used again."""
 
     #: as in NewJob.

@@ -40,7 +40,7 @@ class End(NamedTuple):
     result: bytes | None = None
 
 
-class Ready(NamedTuple):
+class ReadyStep(NamedTuple):
     """A step that may start now, or was started before by the same note."""
 
     step: str
@@ -57,4 +57,4 @@ class Followed(NamedTuple):
     state: str
     #: steps that were started and have not ended.
     live: int
-    ready: Sequence[Ready]
+    ready: Sequence[ReadyStep]

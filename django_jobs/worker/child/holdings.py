@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.values import Attempt, Claim, Claimed, Done
+from django_jobs.core.values import Attempt, Claim, Claimed, Completed
 from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.execution.settle import settle
 from django_jobs.serialization.record import decode
@@ -75,7 +75,7 @@ class HeldClaims:
         finally:
             self.claiming = None
 
-    def completed(self, done: Sequence[Done]) -> None:
+    def completed(self, done: Sequence[Completed]) -> None:
         """Remember that `store.complete` was answered."""
 
         def again(store: Store, claim: Claim) -> object:

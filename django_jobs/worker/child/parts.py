@@ -24,7 +24,7 @@ from django_jobs.worker.child.queue_selector import BatchSizer
 from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.child.suspect_permission import SuspectPermission
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.ipc import Channel
+from django_jobs.worker.ipc import IpcChannel
 from django_jobs.worker.messages import Busy, Idle, Retiring
 from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.retry import RetryState
@@ -43,7 +43,7 @@ class RunnerThread(Protocol):
 class Reports:
     """What an alone child tells its parent: which job runs, without a message; and by a message, whether it works."""
 
-    def __init__(self, channel: Channel, shared: SharedMemory) -> None:
+    def __init__(self, channel: IpcChannel, shared: SharedMemory) -> None:
         self._channel, self._shared = channel, shared
         self._is_busy = False
 
@@ -78,7 +78,7 @@ class ChildParts:
     runners: Sequence[RunnerThread] = ()
 
     def __init__(
-        self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: Channel
+        self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: IpcChannel
     ) -> None:
         self.store, self.config, self.name, self.lane, self.channel = store, config, name, lane, channel
         self.shared = shared

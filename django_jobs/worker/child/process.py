@@ -24,7 +24,7 @@ from django_jobs.worker.child.lease_check import AGAIN, LeaseCheck
 from django_jobs.worker.child.parts import ChildParts
 from django_jobs.worker.child.thread import Runner
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.ipc import Channel
+from django_jobs.worker.ipc import IpcChannel
 from django_jobs.worker.messages import (
     CheckClaims,
     ChildStatus,
@@ -66,7 +66,7 @@ class Child(ChildParts):
     """A process that runs jobs: many at the same time (shared lane), or one at a time (alone lane)."""
 
     def __init__(
-        self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: Channel
+        self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: IpcChannel
     ) -> None:
         super().__init__(store, config, name, lane, shared, channel)
         fetch_lock = Lock()
@@ -213,7 +213,7 @@ def run_child(
     name: str,
     lane: Lane,
     shared: SharedMemory,
-    channel: Channel,
+    channel: IpcChannel,
     parent: int,
 ) -> NoReturn:
     """Run a forked child until it ends; never returns into the parent's code."""

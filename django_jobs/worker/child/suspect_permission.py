@@ -10,8 +10,8 @@ from django_jobs.core.values import Claim
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis import Store
 from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.ipc import Channel
-from django_jobs.worker.messages import ClaimId, MayBegin, Waits
+from django_jobs.worker.ipc import IpcChannel
+from django_jobs.worker.messages import ClaimId, MayBegin, WaitsToBegin
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("django_jobs.worker")
 class SuspectPermission:
     """The main thread passes on the parent's messages; the runner asks."""
 
-    def __init__(self, store: Store, gate: Gate, channel: Channel, wake: Callable[[], None]) -> None:
+    def __init__(self, store: Store, gate: Gate, channel: IpcChannel, wake: Callable[[], None]) -> None:
         """`wake()` wakes the main thread."""
         self.store, self.gate, self.channel, self.wake = store, gate, channel, wake
         #: this child may run suspects; its parent has asked it to stop running them; it runs one.
@@ -40,7 +40,7 @@ class SuspectPermission:
         A claim that has to wait is answered by the parent, when nothing else runs in this worker or when it has waited
         for too long, and by `give_up`."""
         self._waits = waits = ClaimId(claim.queue, claim.id, claim.token)
-        self.channel.send(Waits(waits))
+        self.channel.send(WaitsToBegin(waits))
         answer: MayBegin | None = None
         while not self.gate.draining:
             answer = self._answers.get()

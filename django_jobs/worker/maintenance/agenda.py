@@ -22,7 +22,7 @@ from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance.eviction import EvictionWatch
-from django_jobs.worker.maintenance.tasks import RECONCILE, SAMPLED, Task
+from django_jobs.worker.maintenance.tasks import RECONCILE, SAMPLED, ExtraTask
 from django_jobs.workflows import end_calls, engine
 
 logger = logging.getLogger("django_jobs.worker")
@@ -55,12 +55,12 @@ class RepeatedTask:
             self._leave()
 
 
-def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
+def tasks_for(store: Store, config: WorkerConfig) -> list[ExtraTask]:
     """Return the tasks that this project's settings ask for.
 
     What only some projects use is imported for those: every process of a worker would carry it."""
     settings = get_settings()
-    wanted: list[Task] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
+    wanted: list[ExtraTask] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
     wanted += [Periodic()] if config.periodic else []
     wanted += [
         RepeatedTask(bulk_batch, BULK),

@@ -19,8 +19,8 @@ from django_jobs import remote
 from django_jobs.runtime import database_connections, forks
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.ipc import Channel
-from django_jobs.worker.maintenance.tasks import MaintenanceTasks, Task
+from django_jobs.worker.ipc import IpcChannel
+from django_jobs.worker.maintenance.tasks import ExtraTask, MaintenanceTasks
 from django_jobs.worker.messages import Alive, RemoteTypes, Retire, SendSignal, SpareExpiredLeases, TaskHasRun
 from django_jobs.worker.os_signals import STOPS, die_with_parent
 from django_jobs.worker.signal_sender import SignalSender
@@ -39,7 +39,7 @@ GIVEN_UP = 75
 class TaskThread:
     """Runs one task on its own thread."""
 
-    def __init__(self, store: Store, lease: int, extra_task: Task, channel: Channel) -> None:
+    def __init__(self, store: Store, lease: int, extra_task: ExtraTask, channel: IpcChannel) -> None:
         self.tasks = MaintenanceTasks(store, None, lease, [extra_task])
         self.channel = channel
         self.retired = False
@@ -67,7 +67,9 @@ class TaskThread:
 class MaintenanceProcess:
     """Runs the store's tasks on the main thread, every other task on its own thread, and sends signals on another."""
 
-    def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[Task], channel: Channel) -> None:
+    def __init__(
+        self, store: Store, config: WorkerConfig, extra_tasks: Sequence[ExtraTask], channel: IpcChannel
+    ) -> None:
         self.channel, self.signal_sender, self.retired = channel, SignalSender(channel), False
         self.tasks = MaintenanceTasks(store, config.queue_names, config.lease, deliver=self.signal_sender.deliver)
         self.task_threads = [TaskThread(store, config.lease, extra_task, channel) for extra_task in extra_tasks]
@@ -123,7 +125,7 @@ class MaintenanceProcess:
 
 
 def run_maintenance(
-    store: Store, config: WorkerConfig, extra_tasks: Sequence[Task], channel: Channel, parent: int
+    store: Store, config: WorkerConfig, extra_tasks: Sequence[ExtraTask], channel: IpcChannel, parent: int
 ) -> NoReturn:
     """Run a forked maintenance process until it ends; never returns into the parent's code."""
     try:

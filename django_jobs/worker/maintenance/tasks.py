@@ -54,7 +54,7 @@ EARLY_ADMISSION = "waiter_without_limit"
 INDEX = ("failed_without_index", "index_without_failed")
 
 
-class Task(Protocol):
+class ExtraTask(Protocol):
     """A task besides those of the store: periodic jobs, the archive."""
 
     def tick(self) -> float | None:
@@ -80,7 +80,7 @@ class MaintenanceTasks:
         store: Store,
         queues: Sequence[str] | None,
         lease: int,
-        extra_tasks: Sequence[Task] = (),
+        extra_tasks: Sequence[ExtraTask] = (),
         deliver: Deliver = send,
     ) -> None:
         """`queues`: a list that may grow; None: only the extra tasks.  `lease` in ms; `deliver(signal_event)` sends the
@@ -311,6 +311,6 @@ class MaintenanceTasks:
         return SOON if indexed or self.store.is_walking(queue) else RECONCILE
 
 
-def _tick(extra_task: Task) -> float:
+def _tick(extra_task: ExtraTask) -> float:
     pause = extra_task.tick()
     return 60.0 if pause is None else max(pause, 0.0)

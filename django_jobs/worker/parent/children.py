@@ -21,7 +21,7 @@ from django_jobs.stores.redis import Store
 from django_jobs.worker.batch_memory import StartedJob
 from django_jobs.worker.child.process import run_child
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.ipc import Channel, pair
+from django_jobs.worker.ipc import IpcChannel, pair
 from django_jobs.worker.messages import (
     Busy,
     CheckClaims,
@@ -38,7 +38,7 @@ from django_jobs.worker.messages import (
     Retiring,
     Stop,
     TypesReceived,
-    Waits,
+    WaitsToBegin,
     Yielded,
 )
 from django_jobs.worker.os_signals import Signals, kill_group
@@ -54,7 +54,7 @@ class ChildHandle:
     name: str
     lane: Lane
     pid: int
-    channel: Channel
+    channel: IpcChannel
     shared: SharedMemory
     #: alone children: it has claimed jobs; since when it has none (monotonic).
     is_busy: bool = False
@@ -86,7 +86,7 @@ class ChildHandle:
             match message:
                 case Busy():
                     self.is_busy = True
-                case Waits(claim=claim):
+                case WaitsToBegin(claim=claim):
                     self.waits = claim
                 case Idle():
                     self.is_busy, self.waits, self.idle_since = False, None, monotonic()
@@ -182,7 +182,7 @@ class ChildProcesses:
         #: queues that no child claims from (see reach.py).
         self.closed: frozenset[str] = frozenset()
         #: process id → our end of the channel, for every living process that was forked here.
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, IpcChannel] = {}
         #: number of the last ping; a status with this number was sent after it.
         self.serial = 0
 
@@ -225,7 +225,7 @@ class ChildProcesses:
         child = self.children[pid] = ChildHandle(name, lane, pid, ours, shared)
         return child
 
-    def fork(self, live: Callable[[Channel, int], NoReturn]) -> tuple[int, Channel]:
+    def fork(self, live: Callable[[IpcChannel, int], NoReturn]) -> tuple[int, IpcChannel]:
         """Fork a process that calls `live(its end of the channel, our process id)`.  Returns its id and our end.
 
         The parent has no threads, and no connection is open while it forks.  Raises OSError if the system cannot start

@@ -10,9 +10,9 @@ from time import monotonic
 
 from django_jobs import remote
 from django_jobs.events.signal_events import SignalEvent
-from django_jobs.worker.ipc import Channel
+from django_jobs.worker.ipc import IpcChannel
 from django_jobs.worker.maintenance.process import STUCK, run_maintenance
-from django_jobs.worker.maintenance.tasks import Leaves, Task
+from django_jobs.worker.maintenance.tasks import ExtraTask, Leaves
 from django_jobs.worker.messages import (
     RemoteTypes,
     Retire,
@@ -38,11 +38,11 @@ PATIENCE = 10.0
 class MaintenanceMonitor:
     """Looks after the maintenance process; there is at most one at a time."""
 
-    def __init__(self, child_processes: ChildProcesses, extra_tasks: Sequence[Task]) -> None:
+    def __init__(self, child_processes: ChildProcesses, extra_tasks: Sequence[ExtraTask]) -> None:
         self.child_processes, self.extra_tasks = child_processes, extra_tasks
         #: process id of the maintenance process; 0 while there is none.
         self.pid = 0
-        self.channel: Channel | None = None
+        self.channel: IpcChannel | None = None
         #: how many tasks of this maintenance process have run once.
         self.begun = 0
         self._started = self._heard = self._not_before = 0.0

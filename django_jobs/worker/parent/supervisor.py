@@ -21,11 +21,10 @@ from django_jobs.runtime import forks
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
-from django_jobs.worker.maintenance.tasks import Task
+from django_jobs.worker.maintenance.tasks import ExtraTask
 from django_jobs.worker.messages import Close, Drain, Message, Open
 from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.parent import reload
-from django_jobs.worker.parent.alarm import Alarm
 from django_jobs.worker.parent.burst import Burst
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.parent.dead_children import DeadChildren
@@ -38,6 +37,7 @@ from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.queue_capacity import QueueCapacity
 from django_jobs.worker.parent.status import WorkerStatus
 from django_jobs.worker.parent.suspects import Suspects
+from django_jobs.worker.parent.timer import ParentTimer
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
@@ -50,7 +50,7 @@ LAST_WORDS = 4.0
 class Supervisor:
     """`run()` works until a signal, a command, `--burst` or `--drain` ends it.  Returns the exit status."""
 
-    def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[Task] = ()) -> None:
+    def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[ExtraTask] = ()) -> None:
         self.store, self.config = store, config
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         if self.name.startswith("remote:"):
@@ -61,7 +61,7 @@ class Supervisor:
         self.maintenance = MaintenanceMonitor(self.child_processes, extra_tasks)
         self.dead_children = DeadChildren(store, config.queue_names, crash_loop.forgive, self.maintenance.announce)
         self.child_pool = ChildPool(config, self.child_processes, self.dead_children, crash_loop, self._give_up)
-        self.alarm, self.suspects = Alarm(self._keep_time, self._last_resort), Suspects(self.child_pool)
+        self.timer, self.suspects = ParentTimer(self._keep_time, self._last_resort), Suspects(self.child_pool)
         self.frozen = FrozenChildren(store, self.child_processes)
         answers = HeartbeatAnswers(store, self.child_processes)
         self.capacity = QueueCapacity(config.served, config.lease, self.child_processes, keeps_all=config.ends_itself)
@@ -90,7 +90,7 @@ class Supervisor:
     def run(self) -> int:
         self.signals.install(for_parent=True)
         forks.guard(self.child_processes.abandon)
-        self.alarm.install()
+        self.timer.install()
         remote.be_told()
         logger.info("Worker %s starts: %s", self.name, self.worker_status.summary())
         say_started(self.name)
@@ -124,7 +124,7 @@ class Supervisor:
         self.maintenance.look_after(now)
         self._keep_time(now)
         self.health.step(now)
-        with self.alarm.looking():
+        with self.timer.looking():
             self._keep_leases(now)
         if self.deadline is None:
             self.child_pool.fill_up(now)
@@ -133,13 +133,12 @@ class Supervisor:
         self.suspects.step(now)
         if self.heartbeat.retry_state.is_on:
             return  # at most one call per turn may wait for a silent store: the children need us
-        with self.alarm.looking():
+        with self.timer.looking():
             self.dead_children.step(now)
             self.frozen.step(now)
             self.capacity.step(now)
-            is_over = self.deadline is None and self.burst is not None and self._burst_is_over(self.burst, now)
-        if is_over:
-            self.stop("everything has run")
+            if self.deadline is None and self.burst is not None and self._burst_is_over(self.burst, now):
+                self.stop("everything has run")
         if self.deadline is None and self.config.max_memory and self.worker_status.is_new:
             self.child_pool.replace_fat_children()
 
@@ -156,8 +155,7 @@ class Supervisor:
         return not (self.dead_children or self.maintenance.unsent_signals) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
-        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.suspects.due(now),
-                   self.health.due]  # fmt: skip
+        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.suspects.due(now), self.health.due]
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)
         if not self.heartbeat.retry_state.is_on:
@@ -189,27 +187,25 @@ class Supervisor:
         self.stop("told to stop", self.signals.stopped_at)
         if self._stops_seen > 1:
             logger.warning("Worker %s was told to stop twice: it stops now", self.name)
-            self._end_jobs_at(self.signals.stopped_at)
+            self._let_jobs_run_until(self.signals.stopped_at)
 
     def stop(self, why: str, ordered_at: float | None = None) -> None:
-        """Stop claiming; running jobs may end until the drain timeout, which counts from `ordered_at` (monotonic; None:
-        now).  A platform that sends SIGTERM and later SIGKILL counts from then, too, and this process may have waited
-        for a silent store since."""
+        """Stop claiming; running jobs may end until the drain timeout.  It counts from `ordered_at` (monotonic; None:
+        now), as for platforms that send SIGKILL later: this process may have waited for a silent store since."""
         if self.deadline is not None:
             return
         timeout = self.config.drain_timeout
         logger.info("Worker %s stops (%s); running jobs have %g s", self.name, why, timeout)
-        self._end_jobs_at((monotonic() if ordered_at is None else ordered_at) + timeout)
+        self._let_jobs_run_until((monotonic() if ordered_at is None else ordered_at) + timeout)
         self.worker_status.state = "stopping"
         self.maintenance.retire()
         for child in self.child_processes:
             child.retiring = True
             child.tell(Drain())
 
-    def _end_jobs_at(self, deadline: float) -> None:
-        """Let jobs run until then (monotonic), or until the time that was set before."""
+    def _let_jobs_run_until(self, deadline: float) -> None:
         self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
-        self.alarm.end_at(self.deadline + LAST_WORDS + 0.5)
+        self.timer.end_at(self.deadline + LAST_WORDS + 0.5)
 
     def _give_up(self) -> None:
         logger.critical("Worker processes of %s die as soon as they start: the worker gives up", self.name)
@@ -229,7 +225,7 @@ class Supervisor:
                 self.store.forget_worker(self.name)
             except StoreError as error:
                 logger.warning("Worker %s could not tell the store that it stops: %s", self.name, error)
-        self.alarm.end_at(None)
+        self.timer.end_at(None)
 
     # -- leases ------------------------------------------------------------------
 

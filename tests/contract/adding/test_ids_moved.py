@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from django_jobs import Batch, InvalidArguments, JobHandle, StoreUnavailable, job
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.values import Added, Done, Job, Lane, NewJob
+from django_jobs.core.values import Added, Completed, Job, Lane, NewJob
 from django_jobs.exceptions import StoreError
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
@@ -101,7 +101,7 @@ def run_and_forget(store: Store, queue: str, id: str) -> None:
     """The job runs, and leaves the history."""
     claims = store.claim(queue, "w", 10, lane=Lane.SHARED, lease=60_000).claims
     assert [claim.id for claim in claims] == [id]
-    assert store.complete(queue, [Done(claim) for claim in claims]) == []
+    assert store.complete(queue, [Completed(claim) for claim in claims]) == []
     assert store.delete(queue, [id]) == [id]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Added, State
-from django_jobs.stores.values.answers import Remembered
+from django_jobs.stores.values.answers import RememberedId
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, finish, ids_in, info, start, state_of, totals
 
 DAY = 86_400_000
@@ -62,7 +62,7 @@ class TestAnIdThatWasGiven:
         complete(small, *claim(small))
         ended = clock.now
         outrun(small, make_job, clock)
-        assert small.remembered(Q, "charge-7") == Remembered(DIGEST, State.SUCCEEDED, ended)
+        assert small.remembered(Q, "charge-7") == RememberedId(DIGEST, State.SUCCEEDED, ended)
         clock.now = ended + DAY - 1
         small.prune(Q)
         assert enqueue(small, given()) == [Added.EXISTS]
@@ -95,7 +95,7 @@ class TestAnIdThatWasGiven:
         finish(small, state, make_job(), make_job())
         clock.advance(120_000)
         small.prune(Q)
-        assert small.remembered(Q, "charge-7") == Remembered(DIGEST, state, ended)
+        assert small.remembered(Q, "charge-7") == RememberedId(DIGEST, state, ended)
         assert enqueue(small, given()) == [Added.EXISTS]
 
     @pytest.mark.parametrize("state", [None, State.SUCCEEDED, State.DEAD])
@@ -107,7 +107,7 @@ class TestAnIdThatWasGiven:
         ended = clock.now
         clock.advance(0 if state is None else 1000)
         assert store.delete(Q, ["charge-7"]) == ["charge-7"]
-        assert store.remembered(Q, "charge-7") == Remembered(DIGEST, state or State.CANCELLED, ended)
+        assert store.remembered(Q, "charge-7") == RememberedId(DIGEST, state or State.CANCELLED, ended)
         assert enqueue(store, given()) == [Added.EXISTS]
 
     def test_is_known_when_its_result_was_kept_long_enough(self, store, given, clock):
@@ -116,7 +116,7 @@ class TestAnIdThatWasGiven:
         clock.advance(6000)
         store.prune(Q)
         assert state_of(store, "charge-7") is None
-        assert store.remembered(Q, "charge-7") == Remembered(DIGEST, State.SUCCEEDED, ended)
+        assert store.remembered(Q, "charge-7") == RememberedId(DIGEST, State.SUCCEEDED, ended)
 
     def test_counts_from_the_last_end_of_a_job_that_was_revived(self, small, make_job, given, clock):
         (claimed,) = start(small, given())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.core.values import Completion, Done, Lane, State
+from django_jobs.core.values import Completed, Completion, Lane, State
 from tests.contract.acts import (
     FAILED,
     LEASE,
@@ -58,11 +58,11 @@ class TestAClaim:
         held = claim(store, 2)
         store.release(Q, held[1:])
         store.enqueue("other", [make_job("d")])
-        completion = Completion(Q, [Done(each, b"1") for each in held])
+        completion = Completion(Q, [Completed(each, b"1") for each in held])
         answer = store.claim(Q, "w", 1, lease=LEASE, max_running=1, completion=completion)
         assert completion.stale == ["b"]
         assert [each.id for each in answer.claims] == ["b"], "and the place that they leave is free"
-        completion = Completion(Q, [Done(answer.claims[0], b"1")])
+        completion = Completion(Q, [Completed(answer.claims[0], b"1")])
         assert [each.id for each in store.claim("other", "w", 1, lease=LEASE, completion=completion).claims] == ["d"]
         assert completion.stale == []
         assert (state_of(store, "a"), state_of(store, "b")) == (State.SUCCEEDED, State.SUCCEEDED)
@@ -70,7 +70,7 @@ class TestAClaim:
 
     def test_that_gets_nothing_ends_them_too(self, store, make_job):
         enqueue(store, make_job("a"))
-        completion = Completion(Q, [Done(each) for each in claim(store, 1)])
+        completion = Completion(Q, [Completed(each) for each in claim(store, 1)])
         assert store.claim(Q, "w", 1, lease=LEASE, completion=completion).claims == []
         assert completion.stale == []
         assert state_of(store, "a") is State.SUCCEEDED

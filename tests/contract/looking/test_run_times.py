@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_jobs.core.values import Attempt, Claim, Done
+from django_jobs.core.values import Attempt, Claim, Completed
 from django_jobs.samples.times import Quantiles, RunTimes
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
@@ -20,7 +20,7 @@ def started(store: Store, make_job: Any) -> Claim:
 
 
 def succeed(store: Store, make_job: Any, ms: int) -> None:
-    store.complete(Q, [Done(started(store, make_job), name="shop.a", run_ms=ms, wait_ms=0)])
+    store.complete(Q, [Completed(started(store, make_job), name="shop.a", run_ms=ms, wait_ms=0)])
 
 
 def go(store: Store, clock: Clock, ms: int) -> None:

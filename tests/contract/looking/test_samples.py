@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.core.values import Attempt, Done
+from django_jobs.core.values import Attempt, Completed
 from django_jobs.samples.chart import stretches
 from django_jobs.samples.log import ALL, COARSE, FINE, MOST_TYPES, NOTHING
 from tests.contract.acts import LEASE, Q, claim, enqueue
@@ -22,7 +22,7 @@ def run(store, make_job, succeeded=0, dead=0, name="shop.a", queue=Q):
     if succeeded + dead:
         store.enqueue(queue, [make_job(name=name, queue=queue) for _ in range(succeeded + dead)])
         claims = store.claim(queue, "w", 1000, lease=LEASE).claims
-        store.complete(queue, [Done(held) for held in claims[:succeeded]])
+        store.complete(queue, [Completed(held) for held in claims[:succeeded]])
         for held in claims[succeeded:]:
             store.bury(held, FAILED)
 
@@ -165,7 +165,7 @@ def test_job_types_beyond_the_most_are_not_known_and_count_for_the_queue(store, 
     names = [f"shop.{number:03}" for number in range(MOST_TYPES + 5)]
     store.sample([Q])
     enqueue(store, *[make_job(name=name) for name in names])
-    store.complete(Q, [Done(held) for held in store.claim(Q, "w", 1000, lease=LEASE).claims])
+    store.complete(Q, [Completed(held) for held in store.claim(Q, "w", 1000, lease=LEASE).claims])
     clock.advance(COARSE)
     store.sample([Q])
     known = [name for name in names if chart(store, COARSE, 2, name)[0][2] is not None]
@@ -177,7 +177,7 @@ def test_job_types_beyond_the_most_are_not_known_and_count_for_the_queue(store, 
 def test_a_type_without_jobs_for_eight_days_gives_way(store, make_job, clock):
     store.sample([Q])
     enqueue(store, *[make_job(name=f"shop.{number:03}") for number in range(MOST_TYPES)])
-    store.complete(Q, [Done(held) for held in store.claim(Q, "w", 1000, lease=LEASE).claims])
+    store.complete(Q, [Completed(held) for held in store.claim(Q, "w", 1000, lease=LEASE).claims])
     for _ in range(9 * 24 + 1):
         clock.advance(COARSE)
         store.sample([Q])

@@ -8,7 +8,7 @@ import pytest
 
 from django_jobs import job
 from django_jobs.core.times import BOUNDS, MOST_NAMES, OTHER
-from django_jobs.core.values import Attempt, Done
+from django_jobs.core.values import Attempt, Completed
 from django_jobs.execution.executor import Executor
 from tests.contract.acts import LEASE, Q, claim, enqueue
 
@@ -25,7 +25,7 @@ def fails(error: bool) -> None:
 def ended(store, make_job, name, wait_ms, run_ms):
     enqueue(store, make_job(name=name))
     (held,) = claim(store)
-    return Done(held, run_ms=run_ms, wait_ms=wait_ms)
+    return Completed(held, run_ms=run_ms, wait_ms=wait_ms)
 
 
 def test_successes_are_counted_in_their_buckets(store, make_job):
@@ -47,7 +47,7 @@ def test_a_batch_counts_each_of_its_names(store, make_job):
     names = [f"shop.{number % 3}" for number in range(30)]
     enqueue(store, *[make_job(name=name) for name in names])
     claims = store.claim(Q, "w", 100, lease=LEASE).claims
-    store.complete(Q, [Done(held, run_ms=5, wait_ms=60) for held in claims])
+    store.complete(Q, [Completed(held, run_ms=5, wait_ms=60) for held in claims])
     found = store.times([Q])[Q]
     assert {name: (each.waiting.up_to[-1], each.running.sum) for name, each in found.items()} == {
         f"shop.{number}": (10, 50) for number in range(3)
@@ -94,7 +94,7 @@ def test_a_call_that_settles_nothing_counts_nothing(store, make_job):
 def test_after_a_hundred_names_all_others_share_one(store, make_job):
     enqueue(store, *[make_job(name=f"shop.{number}") for number in range(MOST_NAMES + 5)])
     for held in store.claim(Q, "w", 1000, lease=LEASE).claims:
-        store.complete(Q, [Done(held, run_ms=5, wait_ms=60)])
+        store.complete(Q, [Completed(held, run_ms=5, wait_ms=60)])
     found = store.times([Q])[Q]
     assert len(found) == MOST_NAMES + 1
     assert found[OTHER].running.up_to[-1] == 5
@@ -104,7 +104,7 @@ def test_after_a_hundred_names_all_others_share_one(store, make_job):
 def test_totals_of_all_jobs_are_the_sums_of_the_named_ones(store, make_job):
     enqueue(store, make_job(name="shop.a"), make_job(name="shop.b"), make_job(name="shop.b", unique="digest"))
     (held, *_) = store.claim(Q, "w", 3, lease=LEASE).claims
-    store.complete(Q, [Done(held)])
+    store.complete(Q, [Completed(held)])
     totals = store.stats([Q])[0].totals
     assert (totals["enqueued"], totals["succeeded"]) == (3, 1)
     assert totals["enqueued:shop.a"] + totals["enqueued:shop.b"] == 3

@@ -52,7 +52,7 @@ def vacuums() -> int:
 def pass_through(number: int) -> None:
     """Write and delete as many rows, and wait until the server counts them."""
     before = dead()
-    entries = [outbox.Entry(outbox.Kind.CLOSE, str(each), "b", at=1, token=str(each)) for each in range(number)]
+    entries = [outbox.Entry(outbox.EntryKind.CLOSE, str(each), "b", at=1, token=str(each)) for each in range(number)]
     with transaction.atomic():
         outbox.write(entries, "default")
     assert outbox.remove([entry.token for entry in entries], "default") == number

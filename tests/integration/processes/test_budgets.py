@@ -17,7 +17,7 @@ import redis
 
 from bench.monitor import sent_by_name
 from django_jobs import Batch, Discard, Fail, Snooze, browse, chain, group, job
-from django_jobs.core.values import Attempt, Done, Ended
+from django_jobs.core.values import Attempt, Completed, Ended
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -162,7 +162,7 @@ def test_a_batch_runs_in_two_round_trips(redis_store: Store, make_job: Any, call
     calls.clear()
     claims = redis_store.claim("default", "w", 100, lease=30_000).claims
     assert len(claims) == 100
-    assert redis_store.complete("default", [Done(claim) for claim in claims]) == []
+    assert redis_store.complete("default", [Completed(claim) for claim in claims]) == []
     assert calls == ["claim", "complete"]
 
 
@@ -176,7 +176,7 @@ def test_a_batch_of_a_hundred_costs_less_than_half_a_command_each(
         client.config_resetstat()
         for _ in range(10):
             claims = redis_store.claim("default", "w", 100, lease=30_000).claims
-            redis_store.complete("default", [Done(claim) for claim in claims])
+            redis_store.complete("default", [Completed(claim) for claim in claims])
         commands = sum(entry["calls"] for entry in client.info("commandstats").values())
     assert commands / 1000 <= 0.5
 
@@ -187,13 +187,13 @@ def test_a_single_job_costs_at_most_40_commands_in_the_server(
     redis_store.enqueue("default", [make_job()])
     # The server knows every script from now on, whichever test ran before this one.
     redis_store.complete(
-        "default", [Done(claim) for claim in redis_store.claim("default", "w", 1, lease=30_000).claims]
+        "default", [Completed(claim) for claim in redis_store.claim("default", "w", 1, lease=30_000).claims]
     )
     with redis.Redis.from_url(redis_server) as client:
         client.config_resetstat()
         redis_store.enqueue("default", [make_job()])
         claims = redis_store.claim("default", "w", 1, lease=30_000).claims
-        redis_store.complete("default", [Done(claim) for claim in claims])
+        redis_store.complete("default", [Completed(claim) for claim in claims])
         spent = {name: entry["calls"] for name, entry in client.info("commandstats").items()}
     commands = sum(calls for name, calls in spent.items() if "config" not in name)
     assert commands <= 40, spent

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 import redis
 
-from django_jobs.core.values import Attempt, Done
+from django_jobs.core.values import Attempt, Completed
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
@@ -96,7 +96,7 @@ def live(store: Store, make_job: Any) -> None:
     """One job that succeeds, one that is tried again, one that dies, one of a worker that is lost."""
     store.enqueue("default", [make_job() for _ in range(4)])
     done, again, dead, _ = store.claim("default", "w", 4, lease=30_000).claims
-    store.complete("default", [Done(done)])
+    store.complete("default", [Completed(done)])
     failed = Attempt(1, "failed", 0, 12, "w", "ValueError", "no", "")
     store.retry(again, failed, 1)
     store.bury(dead, failed)

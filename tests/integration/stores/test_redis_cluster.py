@@ -9,7 +9,7 @@ import redis
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from django_jobs.core.values import Added, Attempt, Done, Lane, State
+from django_jobs.core.values import Added, Attempt, Completed, Lane, State
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.ends import AGAIN
 from django_jobs.stores.redis.store import ClusterStore
@@ -44,7 +44,7 @@ def test_a_job_lives_its_whole_life(cluster_store: Store, make_job: Any, clock: 
     for queue in QUEUES:
         claims = cluster_store.claim(queue, "w", 20, lease=30_000).claims
         assert cluster_store.extend(queue, ["w"], 30_000) == {"w": []}
-        assert cluster_store.complete(queue, [Done(claim) for claim in claims[:17]]) == []
+        assert cluster_store.complete(queue, [Completed(claim) for claim in claims[:17]]) == []
         assert cluster_store.retry(claims[17], Attempt(1, "failed", 0, error="x"), 1000) is State.RETRY
         assert cluster_store.bury(claims[18], Attempt(1, "failed", 0, error="x"))
         assert [job.state for job in cluster_store.recover(queue, worker="w")] == [State.QUEUED]
@@ -69,7 +69,7 @@ def test_a_queue_may_be_named_like_a_place_of_calls(cluster_store: Store, make_j
     cluster_store.wake([queue])
     assert cluster_store.archive_turns([queue], "archiver", 1000) == []
     (claimed,) = cluster_store.claim(queue, "w", 1, lease=30_000).claims
-    assert cluster_store.complete(queue, [Done(claimed)]) == []
+    assert cluster_store.complete(queue, [Completed(claimed)]) == []
     cluster_store.prune(queue)
 
 
@@ -106,7 +106,7 @@ def test_whoever_waits_is_told_on_every_node(cluster_store: Store, make_job: Any
         name = cluster_store.keys.of(queue)["waiters"]
         wait_until(lambda name=name: cluster_store.transport.command("HLEN", name), "the waiter is known")
         claims = cluster_store.claim(queue, "w", 1, lease=30_000).claims
-        cluster_store.complete(queue, [Done(claims[0])])
+        cluster_store.complete(queue, [Completed(claims[0])])
         info = ends[queue].result(AGAIN / 3)  # well before the listener asks by itself
         assert info is not None
         assert info.state is State.SUCCEEDED

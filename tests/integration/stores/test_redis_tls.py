@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from django_jobs.core.values import Added, Done
+from django_jobs.core.values import Added, Completed
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
@@ -49,7 +49,7 @@ def live(store: Store, make_job) -> None:  # type: ignore[no-untyped-def]
         waiters = store.keys.of(queue)["waiters"]
         wait_until(lambda name=waiters: store.transport.command("HLEN", name), "the waiter is known")
         (claim,) = store.claim(queue, "w", 1, lease=30_000).claims
-        assert store.complete(queue, [Done(claim, result=b"42")]) == []
+        assert store.complete(queue, [Completed(claim, result=b"42")]) == []
         told = end.result(5)
         assert told is not None
         assert told.result == b"42"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from django_jobs.core.values import Added, Done, NewJob, State
+from django_jobs.core.values import Added, Completed, NewJob, State
 from django_jobs.exceptions import StoreError, StoreMisconfigured
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.lists import Span
@@ -181,7 +181,7 @@ def test_a_worker_looks_after_queues_of_every_node(
     for queue in queues:
         (held,) = store.claim(queue, "w", 1, lease=30_000).claims
         assert store.extend(queue, ["w"], 30_000) == {"w": []}
-        assert store.complete(queue, [Done(held)]) == []
+        assert store.complete(queue, [Completed(held)]) == []
 
 
 @pytest.mark.parametrize("server", ["cluster"], indirect=True)

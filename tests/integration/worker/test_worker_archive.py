@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from django_jobs.core.values import Done, Job, NewJob, Options
+from django_jobs.core.values import Completed, Job, NewJob, Options
 from django_jobs.serialization.record import encode
 from tests.integration.databases import DatabaseSite
 from tests.support.pace import Pace
@@ -49,7 +49,7 @@ def end_jobs(site: DatabaseSite, number: int) -> list[str]:
         jobs = [Job(id, "default", "work", b"[[],{}]", 0, Options()) for id in ids[start : start + 500]]
         site.store.enqueue("default", [NewJob(job.id, encode(job)) for job in jobs])
         claims = site.store.claim("default", "test", 500, lease=60_000).claims
-        site.store.complete("default", [Done(claim) for claim in claims])
+        site.store.complete("default", [Completed(claim) for claim in claims])
     return ids
 
 

@@ -8,7 +8,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
-from django_jobs.core.values import PLAIN, Attempt, Claim, Completion, Controls, Done, Ended, Job, Lane, NewJob, State
+from django_jobs.core.values import (
+    PLAIN,
+    Attempt,
+    Claim,
+    Completed,
+    Completion,
+    Controls,
+    Ended,
+    Job,
+    Lane,
+    NewJob,
+    State,
+)
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.serialization.record import decode, encode
@@ -144,7 +156,7 @@ class Walk:
             if controls.at_most_once and claim.worker in WORKERS:
                 self.held.remove(claim)
                 self.past.append(claim)
-                completion = Completion(QUEUE, [Done(claim, b"[1]", 3, "shop.one", controls)])
+                completion = Completion(QUEUE, [Completed(claim, b"[1]", 3, "shop.one", controls)])
                 options, self.store.options = self.store.options, replace(self.store.options, archive=False)
                 claimed = self.store.claim(
                     QUEUE, claim.worker, 1, lane=Lane.ALONE, lease=LEASE, knows="new", completion=completion
@@ -166,9 +178,9 @@ class Walk:
     def complete(self) -> object:
         return self.store.complete(QUEUE, self._done())
 
-    def _done(self) -> list[Done]:
+    def _done(self) -> list[Completed]:
         done = [claim for _ in range(self.rng.choice((1, 2))) if (claim := self._take())]
-        return [Done(claim, b"[1]", 3, controls=self.store_controls(claim)) for claim in done]
+        return [Completed(claim, b"[1]", 3, controls=self.store_controls(claim)) for claim in done]
 
     def store_controls(self, claim: Claim) -> Controls:
         """The controls a worker reads from the claim's record; one that cannot be read it would bury."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Completion, Controls, Done, Job, Lane, NewJob
+from django_jobs.core.values import Completed, Completion, Controls, Job, Lane, NewJob
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.redis import Store
@@ -35,7 +35,7 @@ def _ready(store: Store, *ids: str) -> Any:
 
 
 def _done(held: Any) -> Completion:
-    return Completion("q", [Done(held, b"1", 3, "shop.pay", decode(held.id, "q", held.record).controls)])
+    return Completion("q", [Completed(held, b"1", 3, "shop.pay", decode(held.id, "q", held.record).controls)])
 
 
 def _go_on(store: Store, completion: Completion) -> list[str]:
@@ -89,10 +89,10 @@ def test_a_server_that_forgot_its_scripts_completes_before_it_gives_the_next(qui
             (held,) = store.claim("q", "w", 1, lease=LEASE).claims
             client.script_flush()
             client.script_load(scripts.load("claim" if forgotten == "complete" else "complete").source)
-            completion = Completion("q", [Done(held, b"1")])
+            completion = Completion("q", [Completed(held, b"1")])
             claimed = store.claim("q", "w", 1, lease=LEASE, max_running=1, completion=completion).claims
             assert [claim.id for claim in claimed] == [f"{forgotten}-1"]
-            store.complete("q", [Done(claim) for claim in claimed])
+            store.complete("q", [Completed(claim) for claim in claimed])
             store.close()
 
 

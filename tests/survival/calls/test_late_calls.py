@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Added, Claim, Controls, Done, Job, NewJob, State
+from django_jobs.core.values import Added, Claim, Completed, Controls, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
@@ -119,7 +119,7 @@ def claim(store: Store) -> list[Claim]:
 
 def run(store: Store) -> list[str]:
     claims = claim(store)
-    assert store.complete(QUEUE, [Done(claim) for claim in claims]) == []
+    assert store.complete(QUEUE, [Completed(claim) for claim in claims]) == []
     return [claim.id for claim in claims]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import exceptions as driver
 
-from django_jobs.core.values import PLAIN, Added, Completion, Controls, Done, Job, NewJob
+from django_jobs.core.values import PLAIN, Added, Completed, Completion, Controls, Job, NewJob
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
@@ -61,7 +61,7 @@ class Slow:
         if script.name.startswith("enqueue"):
             self.sent += 1
             (claim,) = self.store.claim("q", "worker", 1, lease=5_000).claims
-            assert not self.store.complete("q", [Done(claim)])
+            assert not self.store.complete("q", [Completed(claim)])
             assert self.store.get("q", claim.id) is None
             reply = self.inner.run(script, keys, args)
         return reply
@@ -106,7 +106,7 @@ def test_calls_that_are_sent_together_again_are_all_marked(
     monkeypatch.setattr(Transport, "_together", lossy)
     store.enqueue("q", [NewJob("a", encode(Job("a", "q", "shop.work", b"[[],{}]", 1)))])
     claims = store.claim("q", "worker", 1, lease=5_000).claims
-    completion = Completion("q", [Done(claim) for claim in claims])
+    completion = Completion("q", [Completed(claim) for claim in claims])
     store.claim("q", "worker", 1, lease=5_000, completion=completion)
     assert completion.stale == []
     assert [[str(number).endswith("+") for number in numbers] for numbers in sent] == [[False] * 2, *[[True] * 2] * 2]

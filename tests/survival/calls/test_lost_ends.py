@@ -10,7 +10,7 @@ import pytest
 from django_jobs import signals
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFor, Succeeded
-from django_jobs.core.values import Attempt, Claim, Completion, Done, Ended, Job, NewJob, State
+from django_jobs.core.values import Attempt, Claim, Completed, Completion, Ended, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.redis
 
 FAILED = Attempt(1, "failed", 0, error="no")
 ENDS: dict[str, Callable[[Store, list[Claim]], object]] = {
-    "complete": lambda store, claims: store.complete("q", [Done(claim, b"1") for claim in claims]),
+    "complete": lambda store, claims: store.complete("q", [Completed(claim, b"1") for claim in claims]),
     "retry": lambda store, claims: store.retry(claims[0], FAILED, 5_000),
     "snooze": lambda store, claims: store.snooze(claims[0], 5_000),
     "bury": lambda store, claims: store.bury(claims[0], FAILED),
@@ -115,7 +115,7 @@ def test_ends_and_a_claim_in_one_round_trip_get_their_first_answers_when_each_is
     claims, waiting = claimed(near, 2), [f"later-{n}" for n in range(3)]
     near.kill("q", ["job-1"], "by hand")
     near.enqueue("q", [NewJob(id, encode(Job(id, "q", "shop.work", b"[[],{}]", 1))) for id in waiting])
-    completion = Completion("q", [Done(claim, b"1") for claim in claims])
+    completion = Completion("q", [Completed(claim, b"1") for claim in claims])
     go_deaf(proxy, near, "claim", short=False)
     go_deaf(proxy, near, "complete", short=False)
     with monkeypatch.context() as patched:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Attempt, Claim, Done, Job, NewJob, State
+from django_jobs.core.values import Attempt, Claim, Completed, Job, NewJob, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
 from tests.survival.conftest import Clock
@@ -39,7 +39,7 @@ def claims(law_store: Store, virtual: Clock) -> tuple[Claim, Claim]:
 
 
 ENDS: dict[str, Any] = {
-    "complete": lambda store, claim: store.complete(Q, [Done(claim)]) == [],
+    "complete": lambda store, claim: store.complete(Q, [Completed(claim)]) == [],
     "retry": lambda store, claim: store.retry(claim, FAILED, 10) is not None,
     "snooze": lambda store, claim: store.snooze(claim, 10) is not None,
     "bury": lambda store, claim: store.bury(claim, FAILED),
@@ -85,4 +85,4 @@ def test_a_claim_that_is_made_again_later_can_be_ended(law_store: Store, virtual
     again = claim(law_store, "w")
     law_store.transport = transport
     assert [script.name for script, *_ in calls] == ["claim", "claim"]  # in the short form, and in full
-    assert law_store.complete(Q, [Done(again)]) == []
+    assert law_store.complete(Q, [Completed(again)]) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Claim, Done
+from django_jobs.core.values import Claim, Completed
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.transport import Call, Transport
@@ -91,7 +91,7 @@ def test_every_state_a_random_walk_reaches_is_sound(law_store: Store, virtual: C
 def settle_in_every_way(store: Store, claim: Claim) -> dict[str, object]:
     """Each call that ends or extends an attempt, with this claim."""
     return {
-        "complete": store.complete(QUEUE, [Done(claim, b"1")]) == [claim.id],
+        "complete": store.complete(QUEUE, [Completed(claim, b"1")]) == [claim.id],
         "retry": store.retry(claim, FAILED, 10) is None,
         "snooze": not store.snooze(claim, 10),
         "park": not store.park(claim, "digest"),

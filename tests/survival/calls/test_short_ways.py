@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, Lane, NewJob
+from django_jobs.core.values import PLAIN, Added, Completed, Controls, Job, Lane, NewJob
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store, adding
 from django_jobs.stores.redis.connection import part
@@ -75,7 +75,7 @@ def walk(store: Store, clock: Clock, steps: Sequence[tuple[str, Any]]) -> list[A
             held += claims
             answer = [claim.id for claim in claims]
         elif verb == "complete":
-            answer, held = store.complete(QUEUE, [Done(claim) for claim in held]), []
+            answer, held = store.complete(QUEUE, [Completed(claim) for claim in held]), []
         else:
             clock.now += what
         keys = dump(store.transport.client, f"{{jobs:{QUEUE}}}:*")

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from django_jobs.core.values import Done
+from django_jobs.core.values import Completed
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer
@@ -163,7 +163,7 @@ def run_all(store: Store) -> list[str]:
     """The ids of what waited."""
     ran: list[str] = []
     while claims := store.claim(Q, "w", 100, lease=60_000).claims:
-        assert not store.complete(Q, [Done(claim) for claim in claims])
+        assert not store.complete(Q, [Completed(claim) for claim in claims])
         ran += [claim.id for claim in claims]
     return ran
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from django_jobs import Batch, get_job, group
-from django_jobs.core.values import PLAIN, Added, Attempt, Controls, Done, Job, NewJob, State
+from django_jobs.core.values import PLAIN, Added, Attempt, Completed, Controls, Job, NewJob, State
 from django_jobs.enqueueing.decorator import JobFunction
 from django_jobs.exceptions import StoreFull, StoreMisconfigured
 from django_jobs.serialization.record import decode, encode
@@ -172,7 +172,7 @@ def test_a_producer_may_enqueue_workflows_and_close_batches_and_a_viewer_sees_th
     use_store(None)
     ran = 0
     while claims := worker.claim("default", "w", 10, lease=30_000).claims:
-        done = [Done(claim, controls=decode(claim.id, "default", claim.record).controls) for claim in claims]
+        done = [Completed(claim, controls=decode(claim.id, "default", claim.record).controls) for claim in claims]
         assert worker.complete("default", done) == []
         engine.advance(worker, "default")
         ran += len(claims)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Job, Lane, NewJob, State
+from django_jobs.core.values import PLAIN, Attempt, Claim, Completed, Controls, Ended, Job, Lane, NewJob, State
 from django_jobs.exceptions import StoreCorrupt
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.redis import Store
@@ -42,7 +42,7 @@ def claim(store: Store, limit: int = 10) -> list[Claim]:
 
 
 def complete(store: Store, claims: list[Claim]) -> None:
-    done = [Done(each, controls=decode(each.id, QUEUE, each.record).controls) for each in claims]
+    done = [Completed(each, controls=decode(each.id, QUEUE, each.record).controls) for each in claims]
     assert store.complete(QUEUE, done) == []
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from django_jobs.core.values import Attempt, Claim, Done
+from django_jobs.core.values import Attempt, Claim, Completed
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
 from tests.support.checker import most_at_once
@@ -80,7 +80,7 @@ class Forger:
 
 
 def _complete(store: Store, claim: Claim) -> bool:
-    return not store.complete(Q, [Done(claim, b"1", controls=decode(claim.id, Q, claim.record).controls)])
+    return not store.complete(Q, [Completed(claim, b"1", controls=decode(claim.id, Q, claim.record).controls)])
 
 
 #: Each returns whether the store took it.

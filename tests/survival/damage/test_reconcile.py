@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 import redis
 
-from django_jobs.core.values import PLAIN, Controls, Done, Job, Lane, NewJob
+from django_jobs.core.values import PLAIN, Completed, Controls, Job, Lane, NewJob
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store, reconciling
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
@@ -111,7 +111,7 @@ def drain(store: Store) -> Counter[str]:
             claims = store.claim(QUEUE, "healthy", 50, lane=lane, lease=LEASE).claims
             starts.update(claim.id for claim in claims)
             controls = {c.id: Controls(limit_key="stuck", limit=1) for c in claims if c.id.startswith("waiting")}
-            assert not store.complete(QUEUE, [Done(c, controls=controls.get(c.id, PLAIN)) for c in claims])
+            assert not store.complete(QUEUE, [Completed(c, controls=controls.get(c.id, PLAIN)) for c in claims])
             got += len(claims)
         idle = 0 if got else idle + 1
     return starts
@@ -203,7 +203,7 @@ def test_a_waiter_that_was_let_in_meanwhile_is_not_made_to_wait_again(
     law_store.enqueue(QUEUE, [new_job("first", virtual(), one), new_job("second", virtual(), one)])
     (claim,) = law_store.claim(QUEUE, "worker", 2, lease=LEASE).claims
     seen = [member.decode() for member in raw.zrange(law_store.keys.of(QUEUE)["blocked"], 0, -1)]
-    law_store.complete(QUEUE, [Done(claim, controls=one)])
+    law_store.complete(QUEUE, [Completed(claim, controls=one)])
     assert law_store._repair(QUEUE, "waiters", seen) == 0
     assert fsck(law_store, QUEUE) == []
 
@@ -219,13 +219,13 @@ def test_a_waiter_that_only_one_of_the_two_keys_knows_runs_once(
     key = law_store.keys.of(QUEUE)
     raw.zrem(key["blocked"], raw.hget(key["waits"], "phantom"))
     raw.hdel(key["waits"], "unknown")
-    law_store.complete(QUEUE, [Done(claim, controls=one)])
+    law_store.complete(QUEUE, [Completed(claim, controls=one)])
     reconcile(law_store, virtual)
     assert fsck(law_store, QUEUE) == []
     starts: Counter[str] = Counter()
     while claims := law_store.claim(QUEUE, "healthy", 5, lease=LEASE).claims:
         starts.update(claim.id for claim in claims)
-        law_store.complete(QUEUE, [Done(claim, controls=one) for claim in claims])
+        law_store.complete(QUEUE, [Completed(claim, controls=one) for claim in claims])
     assert starts == {"unknown": 1, "phantom": 1}
 
 
@@ -273,7 +273,7 @@ def test_blocked_jobs_outlive_the_loss_of_either_key_that_names_them(
     assert fsck(law_store, QUEUE) == []
     while held:
         starts += [claim.id for claim in held]
-        law_store.complete(QUEUE, [Done(claim, controls=once) for claim in held])
+        law_store.complete(QUEUE, [Completed(claim, controls=once) for claim in held])
         held = law_store.claim(QUEUE, "worker", 5, lane=Lane.ALONE, lease=LEASE).claims
     assert starts == ids
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.core.values import Attempt, Controls, Done, Job, NewJob
+from django_jobs.core.values import Attempt, Completed, Controls, Job, NewJob
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import StoreOptions
@@ -47,7 +47,7 @@ def test_a_job_for_next_month_runs_once_at_its_time_through_restarts(server: Red
         for moment in sorted(at + ms for at in due.values() for ms in (-1, 0) if virtual.now < at + ms <= end):
             virtual.now = moment
             claims = store.claim(Q, "w", 9, lease=1_000).claims
-            done = [Done(claim, controls=decode(claim.id, Q, claim.record).controls) for claim in claims]
+            done = [Completed(claim, controls=decode(claim.id, Q, claim.record).controls) for claim in claims]
             assert not store.complete(Q, done)
             ran += [(claim.id, moment) for claim in claims]
         virtual.now = end

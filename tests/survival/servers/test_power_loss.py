@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from django_jobs.core.values import Done, Lane
+from django_jobs.core.values import Completed, Lane
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import StoreOptions
@@ -87,7 +87,7 @@ def drain(store: Store) -> set[str]:
     idle = 0
     while idle < 2:
         claims = [c for lane in Lane for c in store.claim(Q, "later", 100, lane=lane, lease=60_000).claims]
-        assert not store.complete(Q, [Done(c, controls=decode(c.id, Q, c.record).controls) for c in claims])
+        assert not store.complete(Q, [Completed(c, controls=decode(c.id, Q, c.record).controls) for c in claims])
         ran |= {claim.id for claim in claims}
         idle = 0 if claims else idle + 1
     return ran

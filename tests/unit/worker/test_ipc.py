@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.worker.ipc import Channel, pair
+from django_jobs.worker.ipc import IpcChannel, pair
 from django_jobs.worker.messages import Close, Drain, Message, Open, Ping, Retire, Stop
 
 
-def all_of(child: Channel, last: Message) -> list[Message]:
+def all_of(child: IpcChannel, last: Message) -> list[Message]:
     """Return the messages up to this one."""
     found: list[Message] = []
     while last not in found:
@@ -16,7 +16,7 @@ def all_of(child: Channel, last: Message) -> list[Message]:
     return found
 
 
-def fill(parent: Channel, message: Message) -> None:
+def fill(parent: IpcChannel, message: Message) -> None:
     """Send until the child's unread messages fill the channel."""
     while parent.send(message):
         pass

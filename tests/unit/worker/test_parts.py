@@ -36,7 +36,7 @@ from django_jobs.worker.messages import (
     ClaimsInStore,
     Drain,
     MayBegin,
-    Waits,
+    WaitsToBegin,
     decode,
     encode,
 )
@@ -461,7 +461,7 @@ def test_a_message_comes_out_as_it_went_in() -> None:
     claim = ClaimId("q", "a", 7)
     for message in (
         Drain(),
-        Waits(claim),
+        WaitsToBegin(claim),
         MayBegin(claim, begins=False),
         Busy(),
         ChildStatus(3, idle=True, claimed=2, jobs=[{"id": "a", "name": "shop.pay", "queue": "q", "since": 4}]),

@@ -12,8 +12,8 @@ from django_jobs.core.values import Claim, Lane
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
-from django_jobs.worker.ipc import Channel, pair
-from django_jobs.worker.messages import ChildStatus, ClaimId, Idle, MayBegin, Message, Ping, Waits, Yielded
+from django_jobs.worker.ipc import IpcChannel, pair
+from django_jobs.worker.messages import ChildStatus, ClaimId, Idle, MayBegin, Message, Ping, WaitsToBegin, Yielded
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.suspects import LONGEST, PATIENCE, Suspects
@@ -37,7 +37,7 @@ class Worker:
         self.processes = ChildProcesses(nothing, config, "w", nothing)
         self.pool = ChildPool(config, self.processes, nothing, CrashLoop(), lambda: None)
         self.suspects, self.now = Suspects(self.pool), 1000.0
-        self.ends: dict[str, Channel] = {}
+        self.ends: dict[str, IpcChannel] = {}
         for pid, (name, lane) in enumerate({"shared": Lane.SHARED, "other": Lane.ALONE, "tries": Lane.ALONE}.items()):
             ours, self.ends[name] = pair()
             self.processes.children[pid] = ChildHandle(name, lane, pid, ours, SharedMemory([], 0))
@@ -63,7 +63,7 @@ class Worker:
 
     def wait(self) -> None:
         """The child that may run suspects has a claim that waits."""
-        self.say("tries", Waits(KEY))
+        self.say("tries", WaitsToBegin(KEY))
         self.step()
 
     def answer(self, name: str, *, idle: bool) -> None:
@@ -143,7 +143,7 @@ def test_in_a_worker_that_is_never_idle_it_begins_after_an_hour_and_a_half(worke
     began = worker.now
     name = "tries"
     for token in range(100):
-        worker.say(name, Waits(ClaimId("q", "a", token)))
+        worker.say(name, WaitsToBegin(ClaimId("q", "a", token)))
         worker.step()
         closed_at = worker.now
         while not worker.told(name):
@@ -176,7 +176,7 @@ class Store:
 
 
 @pytest.fixture
-def channels() -> Iterator[tuple[Channel, Channel]]:
+def channels() -> Iterator[tuple[IpcChannel, IpcChannel]]:
     ours, theirs = pair()
     yield ours, theirs
     ours.close()

@@ -16,7 +16,7 @@ QUEUES, MOST_READ = 200, 20_000
 TOGETHER = 20
 
 
-class Remembered(Groups):
+class RememberedErrors(Groups):
     """Errors of failed attempts.  These methods only read; lua/lib/errors.lua writes."""
 
     def errors(

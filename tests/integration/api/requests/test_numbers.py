@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_jobs import metrics
-from django_jobs.core.values import Done
+from django_jobs.core.values import Completed
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -75,7 +75,7 @@ def test_histograms_of_waiting_and_running_are_valid_and_complete(
         store.enqueue("default", [make_job(name=name)])
         clock.advance(2_000 * number)
         (held,) = store.claim("default", "w", 1, lease=30_000).claims
-        store.complete("default", [Done(held, run_ms=run_ms, wait_ms=2_000 * number)])
+        store.complete("default", [Completed(held, run_ms=run_ms, wait_ms=2_000 * number)])
     registry = CollectorRegistry()
     metrics.register(registry)
     texts = api.get("metrics").content.decode(), openmetrics(registry).decode()

@@ -91,7 +91,7 @@ class World:
         engine.advance(self.store, "default")
 
     def kept(self) -> None:
-        outbox.write([outbox.Entry(outbox.Kind.WORKFLOW, "w1", "flow", at=self.store.now())], "default")
+        outbox.write([outbox.Entry(outbox.EntryKind.WORKFLOW, "w1", "flow", at=self.store.now())], "default")
         outbox.rows("default").update(is_held=True, fresh_at=timezone.now())
         self.entry_id = outbox.rows("default").get().pk
 

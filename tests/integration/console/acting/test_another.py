@@ -14,7 +14,7 @@ from django_jobs.admin.common.acts import sentence
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.sensitive import HIDDEN
-from django_jobs.core.values import Controls, Done, Job, Lane, NewJob, Options, State
+from django_jobs.core.values import Completed, Controls, Job, Lane, NewJob, Options, State
 from django_jobs.models.audit import AuditEntry
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
@@ -173,7 +173,7 @@ def test_a_job_that_may_have_been_started_once_is_copied_only_by_somebody_who_fo
     filler = Filler(console_store)
     old = filler.add(controls=Controls(at_most_once=True))
     (claim,) = console_store.claim("default", "web-1:4711/1", 1, lease=60_000, lane=Lane.ALONE).claims
-    console_store.complete("default", [Done(claim, b"", 1, "shop.send_receipt")])
+    console_store.complete("default", [Completed(claim, b"", 1, "shop.send_receipt")])
     data = {**form_of(root, old), "confirmed": "1"}
     answer = root.post(page_of(old), data)
     assert "Find out what it did first" in answer.text

@@ -17,7 +17,7 @@ from django.utils.translation import override
 
 from django_jobs import browse, schedules
 from django_jobs.browse import Halted
-from django_jobs.core.values import Done, Pause, QueueStats, State, WorkerInfo
+from django_jobs.core.values import Completed, Pause, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.operations import diagnosis
 from django_jobs.operations.diagnosis.causes import KINDS
@@ -27,7 +27,7 @@ from django_jobs.operations.diagnosis.late import LateSchedule
 from django_jobs.operations.diagnosis.lines import ERRORS
 from django_jobs.operations.diagnosis.looks import LongRun, Work
 from django_jobs.operations.kept import Contents
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.answers import ParkedName
 from django_jobs.workflows.reading import STEP_STATES, WorkflowInfo
@@ -239,7 +239,7 @@ def kinds() -> set[str]:
 def test_all_is_well_where_everything_was_checked_and_nothing_is_wrong(
     safe_store: Store, filler: Filler, root: Client
 ) -> None:
-    safe_store.complete("default", [Done(filler.run(filler.add()))])
+    safe_store.complete("default", [Completed(filler.run(filler.add()))])
     report = diagnosis.check()
     assert (report.findings, report.unchecked, report.is_well) == ([], (), True)
     assert "No problems" in root.get(BASE).text
@@ -288,14 +288,14 @@ def test_dead_jobs_say_since_when(safe_store: Store, filler: Filler, clock: Any)
 
 
 @pytest.fixture
-def nightly(monkeypatch: pytest.MonkeyPatch) -> Entry:
+def nightly(monkeypatch: pytest.MonkeyPatch) -> ScheduleEntry:
     """A schedule of every full hour."""
-    entry = Entry("settings:nightly", "shop.send_receipt", "0 * * * *", args=[1], label="nightly")
+    entry = ScheduleEntry("settings:nightly", "shop.send_receipt", "0 * * * *", args=[1], label="nightly")
     monkeypatch.setattr(schedules, "entries", lambda: [entry])
     return entry
 
 
-def test_a_schedule_that_did_not_run(safe_store: Store, nightly: Entry, clock: Any) -> None:
+def test_a_schedule_that_did_not_run(safe_store: Store, nightly: ScheduleEntry, clock: Any) -> None:
     assert kinds() == set(), "no worker has seen it yet"
     schedules.state.begin(safe_store, nightly, clock())
     clock.advance(3 * 3_600_000)
@@ -342,7 +342,7 @@ def test_what_the_store_does_not_tell_is_said_and_is_not_well(
 def test_a_table_of_schedules_that_cannot_be_read_hides_no_other_alarm(
     safe_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken() -> list[Entry]:
+    def broken() -> list[ScheduleEntry]:
         raise OperationalError("the database is gone")
 
     monkeypatch.setattr(schedules, "entries", broken)

@@ -14,9 +14,9 @@ from django.test import Client
 from django.utils.translation import override
 
 from django_jobs import Batch, schedules
-from django_jobs.core.values import Controls, Done, State
+from django_jobs.core.values import Completed, Controls, State
 from django_jobs.operations import diagnosis
-from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.state import LastRun
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -52,11 +52,11 @@ class Scene:
 
     def succeed(self, number: int, ms: int = 100) -> None:
         for _ in range(number):
-            self.store.complete("default", [Done(self.filler.run(self.filler.add()), b"null", ms, NAME)])
+            self.store.complete("default", [Completed(self.filler.run(self.filler.add()), b"null", ms, NAME)])
 
-    def schedule(self) -> Entry:
+    def schedule(self) -> ScheduleEntry:
         """A schedule of every full hour, which a worker knows."""
-        entry = Entry("settings:hourly", NAME, "0 * * * *", args=[1], label="hourly")
+        entry = ScheduleEntry("settings:hourly", NAME, "0 * * * *", args=[1], label="hourly")
         self.monkeypatch.setattr(schedules, "entries", lambda: [entry])
         schedules.state.begin(self.store, entry, self.clock())
         return entry
@@ -114,7 +114,7 @@ def hang(scene: Scene) -> str:
 def succeed_as_acts(scene: Scene) -> None:
     act.enqueue_many([(str(n),) for n in range(10)])
     for claim in scene.store.claim("default", "web-1:4711/1", 10, lease=60_000).claims:
-        scene.store.complete("default", [Done(claim, b"null", 100, act.name)])
+        scene.store.complete("default", [Completed(claim, b"null", 100, act.name)])
 
 
 def behind_a_step(scene: Scene) -> str:
@@ -347,7 +347,7 @@ def test_a_store_that_works_has_none(scene: Scene) -> None:
             if n == 1 and turn % 3 == 0:
                 scene.store.retry(claim, scene.filler.attempt(claim, "TimeoutError", "no answer"), 5000)
             else:
-                scene.store.complete("default", [Done(claim, b"null", 10_000, NAME)])
+                scene.store.complete("default", [Completed(claim, b"null", 10_000, NAME)])
         scene.store.sample(["default", "mail"])
 
 

@@ -13,7 +13,7 @@ from django.test import Client
 
 from django_jobs.admin.pages import types
 from django_jobs.core.times import added, read_slots, slots_of
-from django_jobs.core.values import Done, State
+from django_jobs.core.values import Completed, State
 from django_jobs.models import Schedule
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
@@ -68,7 +68,7 @@ def test_the_times_are_those_that_the_store_counts(console_store: Store, filler:
     for run in (5, 40, 40, 90_000):
         filler.add()
         (claim,) = filler.claim()
-        console_store.complete("default", [Done(claim, b"null", run, "shop.send_receipt", wait_ms=3)])
+        console_store.complete("default", [Completed(claim, b"null", run, "shop.send_receipt", wait_ms=3)])
     text = root.get(PAGE).text.partition('id="jobs-times"')[2].partition("Run time")[2]
     assert "4 attempts, " in text
     assert "half up to 50 ms, 95 % up to 5 min" in text

@@ -17,7 +17,7 @@ from django_jobs.browse.reasons import SENTENCES, Reason
 from django_jobs.conf import QueueSettings
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.values import Attempt, Controls, Done, Lane, NewJob, State
+from django_jobs.core.values import Attempt, Completed, Controls, Lane, NewJob, State
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -153,7 +153,7 @@ def limit_turn(scene: Scene) -> dict[str, Any]:
     scene.filler.add(controls=LIMITED)
     scene.job(controls=LIMITED)
     assert scene.claim(2) == []
-    scene.store.complete("default", [Done(holder, b"", 1, "shop.send_receipt", LIMITED)])
+    scene.store.complete("default", [Completed(holder, b"", 1, "shop.send_receipt", LIMITED)])
     return {"says": ["shop.send_receipt:7"]}
 
 
@@ -294,7 +294,7 @@ def running_remotely_by(scene: Scene) -> dict[str, Any]:
 
 def succeeded(scene: Scene) -> dict[str, Any]:
     scene.job()
-    scene.store.complete("default", [Done(scene.claim()[0], b"1")])
+    scene.store.complete("default", [Completed(scene.claim()[0], b"1")])
     return {"since": scene.clock.now}
 
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from bench.monitor import sent_commands
-from django_jobs.core.values import Controls, Done, Job, NewJob, State
+from django_jobs.core.values import Completed, Controls, Job, NewJob, State
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.sizes import MAX_BATCH
@@ -64,7 +64,7 @@ def test_ten_thousand_blocked_jobs_cost_others_no_more_than_one_would(redis_stor
             done = calls = 0
             while done < 1000:
                 claims = redis_store.claim(Q, "w", 100, lease=30_000).claims
-                redis_store.complete(Q, [Done(claim) for claim in claims])
+                redis_store.complete(Q, [Completed(claim) for claim in claims])
                 done, calls = done + len(claims), calls + 2
             return calls, sum(entry["calls"] for entry in client.info("commandstats").values())
 
@@ -94,7 +94,7 @@ def test_a_limit_that_is_not_reached_costs_next_to_no_commands(redis_store: Any,
         done = 0
         while claims := redis_store.claim(Q, "w", 100, lease=30_000).claims:
             redis_store.complete(
-                Q, [Done(claim, controls=decode(claim.id, Q, claim.record).controls) for claim in claims]
+                Q, [Completed(claim, controls=decode(claim.id, Q, claim.record).controls) for claim in claims]
             )
             done += len(claims)
         commands = sum(entry["calls"] for entry in client.info("commandstats").values())

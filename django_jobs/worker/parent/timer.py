@@ -17,7 +17,7 @@ from types import FrameType
 INTERVAL = 0.25
 
 
-class Alarm:
+class ParentTimer:
     """Call `install()` first; the timer runs during `looking()` and after `end_at(moment)`."""
 
     def __init__(self, look: Callable[[float], None], last_resort: Callable[[], None]) -> None:
