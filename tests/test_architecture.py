@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -217,15 +218,27 @@ def test_a_long_file_says_why():
 
 
 def test_no_folder_has_more_files_than_one_can_oversee():
-    folders = {
-        path.parent for root in (PACKAGE, TESTS) for path in root.rglob("*.py") if path.parent.name != "migrations"
-    }
-    crowded = {
-        str(folder.relative_to(TESTS.parent)): count
-        for folder in folders
-        if (count := len([path for path in folder.glob("*.py") if path.name != "__init__.py"])) > MOST_FILES
-    }
-    assert crowded == {}
+    files = [path for root in (PACKAGE, TESTS) for ending in ("py", "lua") for path in root.rglob(f"*.{ending}")]
+    sizes = Counter(
+        str(path.parent.relative_to(TESTS.parent))
+        for path in files
+        if path.name != "__init__.py" and path.parent.name != "migrations"
+    )
+    assert {folder: size for folder, size in sizes.items() if size > MOST_FILES} == {}
+
+
+def test_a_class_name_means_one_thing():
+    """A schema of the API has the name of what it shows, and the layer with Celery's names has Celery's."""
+    homes: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not {"api", "compat"} & set(path.relative_to(PACKAGE).parts):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and node.name not in (
+                    "Command",
+                    "Migration",
+                ):  # Django looks for these
+                    homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
 
 
 def test_what_is_kept_is_text_a_picture_or_a_translation():

@@ -86,7 +86,7 @@ def add_times(many: Iterable[Times]) -> Times:
 
 
 def as_text(slots: Mapping[str, Mapping[int, int]]) -> str:
-    """Return slots for lua/lib/times.lua: two lines for each name, the second with "slot:number" of what changes."""
+    """Return slots for lib/ends/times.lua: two lines for each name, the second with "slot:number" of what changes."""
     lines: list[str] = []
     for name, numbers in slots.items():
         changes = " ".join([f"{slot}:{number}" for slot, number in sorted(numbers.items()) if number])

@@ -106,7 +106,7 @@ class Options:
     tags: str = ""
     #: the tenant, site or other scope that enqueue middleware gave the job.
     scope: str = ""
-    #: the identity of its type, if that is not its name; scripts read it, too (lua/lib/record.lua).
+    #: the identity of its type, if that is not its name; scripts read it, too (lua/lib/jobs/record.lua).
     type: str = ""
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
@@ -114,7 +114,7 @@ class Options:
 DEFAULT_OPTIONS = Options()
 
 
-#: What the field `tags` of a record can have; scripts read the same (lua/lib/failed.lua).
+#: What the field `tags` of a record can have; scripts read the same (lua/lib/ends/failed.lua).
 _TAGS = re.compile(r"[A-Za-z0-9_.:/@+= -]*")
 
 

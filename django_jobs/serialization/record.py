@@ -203,7 +203,7 @@ def name_of(record: bytes) -> str:
 
 
 def type_of(record: bytes) -> str:
-    """Return the identity of the type of a job, as lua/lib/record.lua does; "" if the record cannot be read."""
+    """Return the identity of the type of a job, as lua/lib/jobs/record.lua does; "" if the record cannot be read."""
     parts = record.split(b"\n", 3)
     renamed = _TYPE.search(parts[2]) if len(parts) == 4 else None
     return renamed[1].decode(errors="replace") if renamed else name_line(record).partition("\t")[0]

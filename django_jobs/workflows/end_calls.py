@@ -1,7 +1,7 @@
 """The jobs that `on_end` and `on_dead` name: each is enqueued once for each end.  And jobs that are to be retried in
 another queue: each arrives there once for each move (`Store.deliver`).
 
-The end of a job and its entry in `end_calls` are one move (lua/lib/finish.lua).  From then on anybody may do the rest,
+The end of a job and its entry in `end_calls` are one move (lib/ends/finish.lua).  From then on anybody may do the rest,
 several processes at once, and again after a crash at any line: the id of the job is made of the end, no id is enqueued
 twice, and an entry is removed last.  Normally the process that ended the job does it at once; maintenance does what was
 left.

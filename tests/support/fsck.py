@@ -254,7 +254,7 @@ def _fields(reply: Any) -> dict[bytes, Any]:
 
 
 def _has_begun(tries: bytes) -> bool:
-    """Read a value of `tries` as lua/lib/log.lua does."""
+    """Read a value of `tries` as lua/lib/jobs/log.lua does."""
     failures, _, rest = tries.partition(b":")
     return len(failures) > 1 or bool(failures.strip(b"0") or rest.partition(b":")[0].strip(b"0"))
 

@@ -276,12 +276,12 @@ def call_of_complete(queue: str, done: Sequence[Completed], history: int, archiv
 
 
 def _token(claim: Claim) -> str:
-    """Return the token in the form in which scripts compare it with the claim (lua/lib/claim_end.lua)."""
+    """Return the token in the form in which scripts compare it with the claim (lua/lib/ends/claim_end.lua)."""
     return f"{claim.token}:{claim.claimed_at}" if claim.claimed_at else str(claim.token)
 
 
 def _presented(claim: Claim) -> str:
-    """Return what a call presents that ends the attempt (owns_at_end in lua/lib/claim_end.lua)."""
+    """Return what a call presents that ends the attempt (owns_at_end in lua/lib/ends/claim_end.lua)."""
     more = ("", claim.report, "overdue") if claim.overdue else ("", claim.report) if claim.report else ()
     return _token(claim) + "\n".join(more)
 

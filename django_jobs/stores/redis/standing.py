@@ -18,7 +18,7 @@ from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.answers import MOST_HOLDERS, Move, RememberedId
 
-#: As in lua/lib/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.
+#: As in lua/lib/lanes/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.
 STEP = 2**45
 SUSPECT = 256 * STEP
 #: Jobs of one priority that `Oldest` reads at a time, and of one lane in all.
@@ -167,12 +167,12 @@ def _is_killed(stop: bytes | None) -> bool:
 
 
 def _holder_in(stop: bytes | None) -> str:
-    """Return the holder in a value of `stops`: see lua/lib/endings.lua."""
+    """Return the holder in a value of `stops`: see lua/lib/ends/endings.lua."""
     return (stop or b"").partition(b":")[2].partition(b"\0")[0].decode(errors="replace")
 
 
 class Oldest:
-    """Since when the oldest job of one queue can run, for users who may not run scripts (lua/lib/oldest.lua).
+    """Since when the oldest job of one queue can run, for users who may not run scripts (lua/lib/lanes/oldest.lua).
 
     Takes a few round trips for each priority that has jobs."""
 

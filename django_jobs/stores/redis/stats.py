@@ -211,7 +211,7 @@ def _flat(reply: Any) -> list[bytes]:
 
 
 def _read_times(numbers: bytes, places: Sequence[bytes]) -> dict[str, Times]:
-    """Return job type → times; see lua/lib/times.lua."""
+    """Return job type → times; see lua/lib/ends/times.lua."""
     named = {OTHER: 0} | {
         places[i].decode(errors="replace"): read_number(places[i + 1]) for i in range(0, len(places), 2)
     }

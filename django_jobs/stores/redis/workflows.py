@@ -221,7 +221,7 @@ def _read_followed(reply: Any) -> Followed:
 
 
 def read_note(text: bytes) -> Note:
-    """Read an entry of `notes`, as lua/lib/notes.lua writes it."""
+    """Read an entry of `notes`, as lua/lib/ends/notes.lua writes it."""
     head, *lines = text.split(b"\n")
     number, _, state, workflow = ([*head.decode(errors="replace").split(":", 3), "", "", ""])[:4]
     jobs: list[tuple[str, bytes | None]] = []

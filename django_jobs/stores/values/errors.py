@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from django_jobs.serialization.checked import LATEST, Unreadable, loads, whole
 
-#: Errors of one queue that are remembered (lua/lib/errors.lua).
+#: Errors of one queue that are remembered (lua/lib/ends/errors.lua).
 MOST_ERRORS = 500
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 #: No call moves more jobs than this (because of Lua's unpack, and because other callers wait meanwhile).
 MAX_BATCH = 1000
 #: Bytes of records or results in one call, and in one answer; only the last job may exceed it.  A server, a client and
-#: the buffers between them hold a few times that, and other callers wait a few ms.  The same as in lua/lib/bytes.lua.
+#: the buffers between them hold a few times that, and other callers wait a few ms.  The same as in lib/calls/bytes.lua.
 MAX_BYTES = 4 * 1024 * 1024
 #: Bytes of records in one call that adds jobs; only the last job may exceed it.  A server answers nobody else while it
 #: stores them: 4 MiB of records of 4 KB took it 40 ms.
@@ -16,7 +16,7 @@ ADDED_BYTES = 1024 * 1024
 #: How many attempts that did not succeed one call ends, and bytes of their logs: each costs the server several times as
 #: much as a success, and 2.4 MB of tracebacks took it 22 ms.
 SETTLED_AT_ONCE, SETTLED_BYTES = 200, 1024 * 1024
-#: Lines in the attempts log of a job; the oldest go.  The same as in lua/lib/log.lua.
+#: Lines in the attempts log of a job; the oldest go.  The same as in lua/lib/jobs/log.lua.
 MAX_LOG = 25
 #: If the sizes of jobs are not known: how many are read first, and the factor for each further read.
 FIRST_READ, READ_MORE = 16, 8

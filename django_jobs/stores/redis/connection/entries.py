@@ -34,8 +34,8 @@ def attempt_text(attempt: Attempt) -> str:
 
 
 def note_of(attempt: Attempt) -> str:
-    """Return what is remembered of an error beyond its jobs (lua/lib/errors.lua): its release, its message, and what it
-    is."""
+    """Return what is remembered of an error beyond its jobs (lib/ends/errors.lua): its release, its message, and what
+    it is."""
     head = {"type": attempt.error_name or attempt.outcome, "frame": attempt.frame}
     return f"{attempt.release}\t{_dumps(attempt.error[:LONGEST_MESSAGE])}\t{_dumps(head)}"
 
@@ -56,7 +56,7 @@ def _netstring(text: bytes) -> bytes:
 
 
 def netstrings(entry: bytes) -> list[bytes]:
-    """Return the texts that `netstrings` of lua/lib/finish.lua has joined.  Raises ValueError."""
+    """Return the texts that `netstrings` of lua/lib/ends/finish.lua has joined.  Raises ValueError."""
     fields: list[bytes] = []
     while entry:
         length, _, rest = entry.partition(b":")
@@ -102,7 +102,7 @@ def has_begun(tries: bytes | None) -> bool:
 
 
 def is_suspect(tries: bytes) -> bool:
-    """Return whether a worker died with all its processes while it held the job (lua/lib/log.lua)."""
+    """Return whether a worker died with all its processes while it held the job (lua/lib/jobs/log.lua)."""
     return len(crashes := tries.split(b":")[1:2]) == 1 and crashes[0].startswith(b"0") and crashes[0].strip(b"0") != b""
 
 
@@ -157,7 +157,7 @@ def texts(values: Sequence[bytes]) -> list[str]:
 
 
 def read_move(key: str, entry: bytes) -> tuple[str, str, bytes, list[str | int | bytes]]:
-    """Read the entry of a job that goes to another queue (leave_for in lua/lib/finish.lua): that queue, the id, the
+    """Read the entry of a job that goes to another queue (leave_for in lib/ends/finish.lua): that queue, the id, the
     digest with which the id is remembered, and the last arguments of lua/adding/arrive.lua.  Raises ValueError."""
     _, id, due, _, tries, _, log, record, goal, signed, digest, locked, last = netstrings(entry)
     args: list[str | int | bytes] = [whole(key.partition(":")[0]), id, whole(due), tries, log, record, signed, digest]
@@ -165,7 +165,7 @@ def read_move(key: str, entry: bytes) -> tuple[str, str, bytes, list[str | int |
 
 
 def read_ended(queue: str, entry: bytes) -> JobInfo:
-    """Read all that was known of a job at its end (all_of in lua/lib/finish.lua).  What cannot be read is returned as
+    """Read all that was known of a job at its end (all_of in lib/ends/finish.lua).  What cannot be read is returned as
     the record of a dead job, whose error says why."""
     try:
         state, id, at, worker, tries, result, lines, record, *_ = netstrings(entry)

@@ -97,7 +97,7 @@ def translate(error: Exception, where: str) -> StoreError:
             f"Redis at {where} has reached maxmemory. Nothing was stored. Workers continue and free memory. "
             "Raise maxmemory, or lower HISTORY and DEAD."
         )
-    if "LATE: " in text:  # raised in lua/lib/answers.lua; servers add text around it
+    if "LATE: " in text:  # raised in lua/lib/calls/answers.lua; servers add text around it
         return StoreLate(f"Redis at {where} refused a call that came too late: {text}")
     if any(said in text for said in NO_NUMBER):
         return StoreCorrupt(f"A key holds something else where a number belongs ({text}).")

@@ -264,7 +264,7 @@ class Channel:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The arguments that lua/lib/answers.lua reads."""
+        """The arguments that lua/lib/calls/answers.lua reads."""
         return self.name, f"{self.number}+" if self.in_doubt else str(self.number)
 
 

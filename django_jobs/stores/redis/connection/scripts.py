@@ -1,7 +1,7 @@
 """Loads lua/*/*.lua once.  A script declares its needs in comment lines:
 
 --! keys jobs queued      keys of the queue that it uses: they arrive in KEYS, and become locals of these names
---! use clock record      files of lua/lib/ that are put before it (with their own keys and uses)
+--! use clock record      libraries that are put before it (with their own keys and uses)
 --! answers lines         it writes, so its calls are numbered; how its answer is kept (REPEATED, below)
 --! args id lease:int     its arguments, which become locals of these names; `:int` is converted.  The first argument
                           after them is ARGV[FIRST].
@@ -29,8 +29,9 @@ from importlib.resources.abc import Traversable
 Argument = str | bytes | int | float
 
 _LUA = files("django_jobs.stores.redis") / "lua"
-#: The folders of scripts, by what they do to a job.  What several scripts use is in lua/lib.
+#: The folders of scripts, by what they do to a job, and of what several scripts use, by what it is about.
 FOLDERS = ("adding", "claiming", "ending", "listing", "operating", "upkeep", "workflows")
+LIBRARIES = ("lib/calls", "lib/ends", "lib/jobs", "lib/lanes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Script:
     keys: tuple[str, ...]
     #: It takes its keys by their place in KEYS, because they are of several queues or of none.
     by_place: bool = False
-    #: It writes, and its calls carry a number of their sender (lib/answers.lua).
+    #: It writes, and its calls carry a number of their sender (lib/calls/answers.lua).
     numbered: bool = False
 
 
@@ -79,7 +80,7 @@ def _load(name: str, short: bool) -> Script:
     keys: list[str] = []
     parts: list[str] = []
     libraries: set[str] = set()
-    _collect(_files()[name], keys, parts, libraries, short=short)
+    _collect(_files(FOLDERS)[name], keys, parts, libraries, short=short)
     kept = _ANSWERS.search(parts[-1])
     by_place = _BY_PLACE.search(parts[-1])
     parts[-1] = _arguments(parts[-1]) + (REPEATED[kept[1]] if kept else "") + parts[-1]
@@ -147,7 +148,7 @@ def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str
             for library in libraries:
                 if library not in seen:
                     seen.add(library)
-                    _collect(_LUA / "lib" / f"{library}.lua", keys, parts, seen, short=short)
+                    _collect(_files(LIBRARIES)[library], keys, parts, seen, short=short)
     parts.append(text)
 
 
@@ -249,10 +250,10 @@ def _called(made: Mapping[str, str], text: str) -> str:
 
 def names() -> list[str]:
     """Return the names of all scripts, for tests and for loading them in advance."""
-    return sorted(_files())
+    return sorted(_files(FOLDERS))
 
 
 @cache
-def _files() -> Mapping[str, Traversable]:
-    entries = (entry for folder in FOLDERS for entry in (_LUA / folder).iterdir())
+def _files(folders: tuple[str, ...]) -> Mapping[str, Traversable]:
+    entries = (entry for folder in folders for entry in _LUA.joinpath(folder).iterdir())
     return {entry.name.removesuffix(".lua"): entry for entry in entries if entry.name.endswith(".lua")}

@@ -15,7 +15,7 @@ from django_jobs.stores.values.lists import Bars, FailureGroup, Span, check_span
 
 #: Queues in one call, and bars that a call may have to count: some milliseconds of the server's time.
 QUEUES, COUNTED = 100, 4_000
-#: ms: the highest time that a member of the index can have, as in lua/lib/failed.lua.
+#: ms: the highest time that a member of the index can have, as in lua/lib/ends/failed.lua.
 LATEST = 9_999_999_999_999
 
 

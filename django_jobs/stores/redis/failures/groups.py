@@ -28,7 +28,7 @@ QUEUES_OF_GROUPS = 500
 KINDS = 500
 #: Calls in one pipeline.
 CALLS = 600
-#: The letters in lua/lib/failed.lua: of groups by error, and of groups by tag.
+#: The letters in lua/lib/ends/failed.lua: of groups by error, and of groups by tag.
 LETTERS, TAG_LETTERS = {State.DEAD: "d", State.RETRY: "r"}, {State.DEAD: "D", State.RETRY: "R"}
 
 

@@ -17,7 +17,7 @@ TOGETHER = 20
 
 
 class RememberedErrors(Groups):
-    """Errors of failed attempts.  These methods only read; lua/lib/errors.lua writes."""
+    """Errors of failed attempts.  These methods only read; lua/lib/ends/errors.lua writes."""
 
     def errors(
         self, queues: Sequence[str], signatures: Collection[str] | None = None

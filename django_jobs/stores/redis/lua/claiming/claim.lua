@@ -14,7 +14,7 @@
 --       12 digest of the names that this worker knows, "" = jobs of any name   13 number of crashes at which a job is dead
 --       14 a name a line: only jobs of these names, "" = any   15 rank in the lane from which they are looked for
 --       16 id of the request, "" = none: the same request again gets the jobs of the first that are still held
---       17 limits of the job types that this worker knows, for lib/limits.lua
+--       17 limits of the job types that this worker knows, for lib/lanes/limits.lua
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, ms since when it could run (0 = see the record), …}, ids, records,

@@ -2,7 +2,7 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 succeeded jobs kept   5 most jobs in the backlog, or ""   6 sum of run times   7 sum of waiting times (ms)
---       8 waiting and running times, for lib/times.lua
+--       8 waiting and running times, for lib/ends/times.lua
 --       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name, report ("" or a digest,
 --       only with flag "+"), and of a job of a workflow: "-" or, if a later step needs its result, "r", and the
 --       workflow, unless the id begins with it and a dot.  The flag means:

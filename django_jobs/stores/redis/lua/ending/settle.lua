@@ -1,6 +1,6 @@
 -- settle: running → retry, scheduled, blocked, queued, dead or cancelled, in batches: how attempts end that did not succeed
 --
--- ARGV  1 clock   2 channel   3 number   4 most jobs in the backlog, or ""   5 waiting and running times, for lib/times.lua
+-- ARGV  1 clock   2 channel   3 number   4 most jobs in the backlog, or ""   5 waiting and running times, for lib/ends/times.lua
 --       then per job: id, what, text.  `what` has the lines kind, number, and then what owns_at_end expects.
 --         kind           number            text
 --         r = retry      delay (ms)        attempt (JSON), newline, signature of the error, newline, what is remembered of it

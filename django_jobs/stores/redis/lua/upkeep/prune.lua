@@ -6,7 +6,7 @@
 --! answers again
 --! args most:int ttl:int dead_most:int dead_ttl:int limit:int ids_ttl:int
 --! use record count finish failed endings
-local STAYS, MOST_STAYING = 60000, 100000 -- as in lib/trim.lua
+local STAYS, MOST_STAYING = 60000, 100000 -- as in lib/ends/trim.lua
 local out, pruned = {}, false
 
 -- Those of these jobs whose last attempt cannot be running any more.

@@ -8,7 +8,7 @@ local function signed(line)
     return '{"at":' .. string.format('%.0f', now) .. ',' .. string.sub(line, 2)
 end
 
--- An attempt as a call has it: the JSON object, the signature of the error, and what is remembered of it (lib/errors.lua).
+-- An attempt as a call has it: the JSON object, the signature of the error, and what is remembered of it (lib/ends/errors.lua).
 local function parts_of_attempt(text)
     return string.match(text, '^([^\n]*)\n([^\n]*)\n?(.*)$')
 end

@@ -1,5 +1,5 @@
 -- How scripts read a record (serialization/record.py).  Python makes the records; scripts only insert times (enqueue)
--- and combine two records (lib/edited.lua).
+-- and combine two records (lib/jobs/edited.lua).
 
 local decoded = {} -- one call reads many jobs of one type, whose controls are the same text
 local start, same = '', nil -- the first four lines of the last record, and the controls in them
