@@ -123,8 +123,11 @@ class Running(Adding):
                 return claimed  # type: ignore[no-any-return]
             if not isinstance(claimed, StoreLate):
                 raise claimed
-        run = self._run_shortly if usual else self._run
-        return run("claim", queue, *args, call=name)  # type: ignore[no-any-return]
+        answer: Sequence[Any] = (self._run_shortly if usual else self._run)("claim", queue, *args, call=name)
+        if len(answer) > 4 and isinstance(answer[4], list):
+            return answer
+        now, left, due, token, *jobs = answer  # of the short form
+        return now, left, due, token, (), jobs[::2], jobs[1::2], (), 0, now, (), -1
 
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int

@@ -96,7 +96,7 @@ class Part:
         full = self._script(name, queue)
 
         def run(script: Script, keys: Sequence[str], args: tuple[Argument, ...]) -> Any:
-            reply = self.transport.run(script, keys, args)
+            reply = self.transport.run(script, keys, args[: script.reads])
             if reply != UNUSUAL:
                 self._in_full.pop((name, queue), None)
                 return reply

@@ -46,6 +46,8 @@ class Script:
     by_place: bool = False
     #: It writes, and its calls carry a number of their sender (lib/calls/answers.lua).
     numbered: bool = False
+    #: How many arguments it reads; None: all.  Each that it does not read costs the server as much as a small command.
+    reads: int | None = None
 
 
 #: How a script answers a call that was made before, by what its header says of its answer.
@@ -95,7 +97,9 @@ def _load(name: str, short: bool) -> Script:
     head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
     source = (of_answers + head + "\n".join(parts)).encode()
     sha = sha1(source, usedforsecurity=False).hexdigest().encode()
-    return Script(name, source, sha, tuple(keys), by_place is not None, kept is not None)
+    read = _READS.findall(_COMMENT.sub("", "\n".join(parts)))
+    reads = max(map(int, read), default=0) if all(read) else None
+    return Script(name, source, sha, tuple(keys), by_place is not None, kept is not None, reads)
 
 
 def _arguments(text: str) -> str:
@@ -152,8 +156,10 @@ def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str
     parts.append(text)
 
 
+#: A use of the arguments, and the number of the argument if it is a fixed one.
+_READS = re.compile(r"\bARGV\b(?:\[(\d+)\])?")
 _ANSWERS, _ARGS = re.compile(r"^--! answers (\w+)$", re.M), re.compile(r"^--! args ?([^\n]*)$", re.M)
-_WORD = re.compile(r"\w+")
+_WORD, _COMMENT = re.compile(r"\w+"), re.compile(r"--[^\n]*")
 #: A script that takes its keys by their place needs all that it declares.
 _BY_PLACE = re.compile(r"\bKEYS\b")
 #: A function at the top of a library.
@@ -162,7 +168,7 @@ _FUNCTION = re.compile(r"^local function (\w+)\b.*?^end\n", re.M | re.S)
 
 def _words(code: str) -> list[str]:
     """Return the words of Lua code without its comments."""
-    return _WORD.findall(re.sub(r"--[^\n]*", "", code))
+    return _WORD.findall(_COMMENT.sub("", code))
 
 
 def _without_unused(parts: list[str]) -> list[str]:

@@ -3,7 +3,8 @@
 -- Long because it is one transition: everything that a job may meet on its way to a worker.
 --
 -- The short form claims jobs of lane "shared" without controls that matter at the start, while nothing is paused, blocked
--- or due.
+-- or due.  If no job has tries or waits, it returns {now, jobs left in the lane, ms until a job is due, token, id, record,
+-- id, record, …}: tables cost the server more than what is in them.
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects; at-most-once jobs and jobs that
@@ -26,14 +27,46 @@
 --! use count due blocked unique pauses finish log arrived unknown claimed chosen recent one_by_one limits
 --! end
 --! keys claims leases jobs tries expiries paused blocked unknown
-local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
-local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', tonumber(ARGV[10])
+--[[ only short
+local is_last = false -- the jobs that `first_of` returned are the last of the lane
+local function jobs_left()
+    return is_last and 0 or redis.call('ZCARD', queued)
+end
+
+local function first_of(want)
+    local found = redis.call('ZRANGE', queued, 0, want)
+    is_last = #found <= want
+    found[want + 1] = nil
+    return found
+end
+
+if answered() then
+    return 'unusual'
+end
+local first = first_of(tonumber(ARGV[5]))
+if redis.call('EXISTS', paused, blocked, unknown, scheduled, retry, tries, since) == 0 then
+    if #first == 0 and not in_doubt then
+        return {now, 0, -1, 0}
+    end
+    heads[scheduled], heads[retry], met[tries] = {}, {}, 0
+elseif redis.call('EXISTS', paused, blocked, unknown) > 0 or next_due() == 0 then
+    return 'unusual'
+else
+    meet('HLEN', tries)
+    anything_noted = true
+end
+--]]
+local worker, limit, lease = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+--[[ only short
+local lane, each, place, rank = 'shared', false, queued, -1
+--]]
+--! only full
+local lane, max_running, each, archiving = ARGV[7], tonumber(ARGV[8]), ARGV[9] == 'each', tonumber(ARGV[10])
 local up_to, knows = tonumber(ARGV[11]), ARGV[12]
 local rank, request = ARGV[14] ~= '' and tonumber(ARGV[15]) or -1, ARGV[16]
 local limits = ARGV[17]
 local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'
 local lowest = lane == 'clear' and '0' or '-inf' -- suspects have scores below zero
---! only full
 if lane == 'shared' or each then
     separate = nil
 end
@@ -44,23 +77,21 @@ local function tries_of(ids, size)
 end
 
 local closed, closed_types, opens, opened = false, nil, -1, 0
+local suspects = 0 -- how many stand before the jobs that `first_of` returned
 --! only full
 closed, closed_types, opens, opened = pauses()
---! end
 local function jobs_left()
-    --! only full
     if up_to then
         return count_arrived(place, up_to, lowest)
     end
-    --! end
     return lane == 'clear' and redis.call('ZCOUNT', place, lowest, '+inf') or redis.call('ZCARD', place)
 end
 
-local suspects = 0 -- how many stand before the jobs that `first_of` returned
 local function first_of(want)
     suspects = lane == 'clear' and redis.call('ZCOUNT', place, '-inf', '(' .. lowest) or 0
     return redis.call('ZRANGE', place, suspects, suspects + want - 1)
 end
+--! end
 
 -- ms until a job is due or a pause ends
 local function next_look()
@@ -96,16 +127,6 @@ if closed then
     return {now, 0, opens, 0, {}, {}, {}, {}, 0, 0, {}, -1}
 end
 --! end
---[[ only short
-if answered() then
-    return 'unusual'
-end
-if redis.call('EXISTS', paused, blocked, unknown, scheduled, retry, tries, since) == 0 then
-    heads[scheduled], heads[retry], met[tries] = {}, {}, 0
-elseif redis.call('EXISTS', paused, blocked, unknown) > 0 or next_due() == 0 then
-    return 'unusual'
-end
---]]
 -- An error does not undo earlier writes.  Therefore a needed key of another type must be detected before a job is
 -- taken out: these two keys by the next two lines, keys that only some jobs need by look_ahead.
 redis.call('ZREM', leases, '') -- first write: needs no memory
@@ -129,8 +150,9 @@ if knows ~= '' and redis.call('EXISTS', blocked, unknown) > 0 then
 end
 --! end
 
-local too_late, expired_jobs = {}, {}
-local ids, records, held = {}, {}, {}
+local ids, records, held, expired_jobs = {}, {}, {}, {}
+--! only full
+local too_late = {}
 local counted, given = {}, {} -- limit key → slots taken before this call; slots given in this call
 local heads, turns = {}, {} -- limit key → score of the first job that is blocked; jobs let in that go before the batch
 local raised = {} -- limit key → its limit, if that is higher than when one of the jobs was enqueued
@@ -139,7 +161,6 @@ local crowd = 0 -- upper bound for the slots taken under any one limit key if th
 local digests, starters = {}, {} -- the locks that end when their job starts
 local in_time = {} -- jobs that start before their time is over
 
---! only full
 local function running_under(key)
     counted[key] = counted[key] or slots_taken(key)
     return counted[key] + (given[key] or 0) + (turns[key] or 0)
@@ -241,7 +262,6 @@ local function meet_places()
         meet('HLEN', attempts)
     end
 end
---! end
 
 -- Checks the types of the keys that these jobs will need.  Returns the controls of each job that matter at the start
 -- (false if none do), and the jobs' scores, but only if one may have to be put away with its score: converting numbers
@@ -260,12 +280,6 @@ local function look_ahead(batch, found)
     for i = 1, #batch do
         local controls = found[i] and controls_at_start(found[i])
         seen[i] = controls or false
-        --[[ only short
-        if controls then
-            broken = 'unusual'
-        end
-        --]]
-        --! only full
         away = away or (hides and found[i] and is_unknown(knows, name_of(found[i])))
         if controls ~= false then
             meet('HLEN', unique)
@@ -296,15 +310,13 @@ local function look_ahead(batch, found)
                 end
             end
         end
-        --! end
     end
-    --! only full
     if away then
         meet_places()
     end
-    --! end
     return seen, away and not broken and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
+--! end
 
 do
     local PASS_OVER = 500 -- jobs that may not run and are put away in one call: takes a few ms; the next call continues
@@ -324,10 +336,16 @@ do
             batch = first_arrived(place, up_to, want, lowest)
         end
         --! end
+        --[[ only short
+        batch, first = first, nil
+        --]]
         batch = batch or first_of(want)
         if #batch == 0 then
             break
         end
+        --[[ only short
+        local standing = #batch
+        --]]
         found, bytes = read_records(batch, bytes)
         --! only full
         ends_here = separate and separate.cut(batch, found, #ids)
@@ -335,22 +353,40 @@ do
         if #batch == 0 then
             break
         end
+        --! only full
         local seen, scores = look_ahead(batch, found)
+        --! end
+        --[[ only short
+        is_last = is_last and #batch == standing
+        for i = 1, #batch do
+            broken = broken or (found[i] and has_terms(found[i]) and 'unusual')
+        end
+        --]]
         if broken then
             if looked_at == 0 then
                 return broken
             end
+            --[[ only short
+            is_last = false
+            --]]
             break -- the jobs so far run; the next call begins with the rest
         end
         looked_at = looked_at + #batch
-        if ARGV[14] ~= '' or up_to then
+        local scattered = false -- other jobs may stand between these
+        --! only full
+        scattered = ARGV[14] ~= '' or up_to
+        --! end
+        if scattered then
             redis.call('ZREM', place, unpack(batch))
         else -- many times shorter in the append-only file and for replicas
             redis.call('ZREMRANGEBYRANK', place, suspects, suspects + #batch - 1)
         end
         local n = #ids
         for i = 1, #batch do
-            local id, record, controls = batch[i], found[i], seen[i]
+            local id, record = batch[i], found[i]
+            --! only full
+            local controls = seen[i]
+            --! end
             if not record then -- a dangling reference
             --! only full
             elseif (closed_types and paused_as(record)) or (hides and is_unknown(knows, name_of(record)))
@@ -365,6 +401,11 @@ do
         if ends_here and #ids > 0 then
             break
         end
+        --[[ only short
+        if is_last then
+            break
+        end
+        --]]
     end
 end
 
@@ -435,6 +476,15 @@ if #ids == 0 then
     waiting = others_wait(knows, kind)
 end
 --! end
+--[[ only short
+if #tried == 0 and #waits_began == 0 then
+    local told = {now, left, look, token}
+    for i = 1, #ids do
+        told[2 * i + 3], told[2 * i + 4] = ids[i], records[i]
+    end
+    return told
+end
+--]]
 return {
     now, left, look, token, expired_jobs, ids, records, tried, waiting, #ids > 0 and now or 0,
     waits_began, rank,

@@ -27,6 +27,12 @@ local function controls_of(record)
     return same
 end
 
+-- May the record have controls that matter when the job starts?
+local function has_terms(record)
+    local flag = string.byte(record, 1)
+    return flag == 43 or flag == 60
+end
+
 local limits = {} -- first line → its limit
 
 -- The controls that matter when the job starts (a limit alone is in the first line); nil if none of them matters,
