@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import NoReturn
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NoReturn
 
 import pytest
 
@@ -17,6 +19,17 @@ def missing(reason: str) -> NoReturn:
     if CI:
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def libraries(*names: str) -> list[Any]:
+    """Import these packages for a module of tests, or end all its tests."""
+    absent = [name for name in names if find_spec(name) is None]
+    if absent:
+        reason = f"Not installed: {', '.join(absent)}."
+        if CI:
+            pytest.fail(reason)
+        pytest.skip(reason, allow_module_level=True)
+    return [import_module(name) for name in names]
 
 
 def only_in_ci() -> None:
