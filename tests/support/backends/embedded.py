@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ def wait_until_it_ends(place: Path, **options: Any) -> None:
 
 def left_behind(base: Path) -> list[str]:
     """Servers below the folder of a test run, and servers in memory of processes that have ended (store.py names the
-    directory after the process)."""
-    found = []
+    directory after the process).  A server that this process has used ends after it."""
+    found, used = [], files_of(os.getpid())
     for entry in Path("/proc").iterdir():
         try:
             folder, program = Path(os.readlink(entry / "cwd")), program_of(entry)
@@ -58,8 +59,18 @@ def left_behind(base: Path) -> list[str]:
             continue
         in_memory = re.fullmatch(r"django_jobs-(\d+)-\w+", folder.name)
         is_ours = not is_alive(int(in_memory[1])) if in_memory else base in folder.parents and (folder / PIPE).exists()
+        is_ours = is_ours and str(folder / PIPE) not in used
         if program.endswith("-server") and is_ours:
             found.append(f"{entry.name} in {folder}")
+    return found
+
+
+def files_of(pid: int) -> set[str]:
+    """The files that a process has open."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it was that of the listing itself
+            found.add(os.readlink(descriptor))
     return found
 
 

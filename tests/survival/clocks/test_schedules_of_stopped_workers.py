@@ -68,18 +68,20 @@ def test_every_entry_runs_once_and_on_time_though_a_worker_is_stopped_at_the_sec
         assert how is signal.SIGKILL or stopped.process.wait(60) == 0
         fleet.append(site.pool(periodic=True))
         wait_until(lambda: len(fleet[-1].children()) >= 3, "the next one is there")
-    late = []
+    late = defaultdict[int, int](int)  # scheduled time → ms until the last entry was enqueued
     for pool in fleet:
         assert pool.stop() == 0
     assert site.store.stats([Q])[0].totals["enqueued"] == sum(map(len, runs(site).values())), "one has come twice"
     for name, found in runs(site).items():
         times = sorted(at for at in found if began <= at <= until)
         assert all(after - before == 1_000 for before, after in pairwise(times)), f"{name} has run at {times}"
-        late += [(found[at] - at, found[at]) for at in times]
-    assert min(late) >= (0, 0)
+        for at in times:
+            assert found[at] >= at
+            late[at] = max(late[at], found[at] - at)
     # Nobody waits for the lease of a dead one, which is two seconds.
     promise = 0.1 if how is signal.SIGTERM else 1.0
-    late.sort()
     behind = monotonic() - site.store.now() / 1000
-    for ms, enqueued_at in late[: len(late) - len(late) // 100]:
-        pace.took(ms / 1000, promise, "all but 1 in 100", ended=enqueued_at / 1000 + behind)
+    in_time = sorted(late.items(), key=lambda moment: moment[1])
+    # One moment may be late: a process that starts beside it may need the machine.
+    for at, ms in in_time[:-1]:
+        pace.took(ms / 1000, promise, "all but one moment", ended=(at + ms) / 1000 + behind)

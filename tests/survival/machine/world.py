@@ -118,7 +118,7 @@ class Network:
         answer = self.inner.run(script, keys, args)
         if fault == "not answered":
             raise StoreUnavailable
-        if script.name == "claim" and not fault and not answer[5]:
+        if script.name == "claim" and not fault and (len(answer) == 4 or not answer[5]):  # in short, or in full
             # It found no job and leaves no note.  Of a request that was answered there is no copy on a real network.
             self.copies.pop()
         if fault == "doubled":
