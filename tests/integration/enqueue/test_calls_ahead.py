@@ -277,10 +277,12 @@ def test_a_store_that_is_closed_in_between_answers_or_says_so(store: Store, make
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a")])
     store.close()
+    said = ""
     try:
         assert wait() == [Added.ADDED]
     except StoreUnavailable as error:
-        assert "closed during a call" in str(error)
+        said = str(error)
+    assert said == "" or "closed during a call" in said
     assert store.enqueue("default", [make_job("a"), make_job("b")]) == [Added.ADDED, Added.ADDED]
     assert queued(store) == 3
 
