@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_jobs.stores.embedded.server import PIPE
-from tests.support.processes import is_alive
+from tests.support.processes import is_alive, open_files
 from tests.support.waiting import wait_until
 
 
@@ -51,7 +50,7 @@ def wait_until_it_ends(place: Path, **options: Any) -> None:
 def left_behind(base: Path) -> list[str]:
     """Servers below the folder of a test run, and servers in memory of processes that have ended (store.py names the
     directory after the process).  A server that this process has used ends after it."""
-    found, used = [], files_of(os.getpid())
+    found, used = [], open_files(os.getpid())
     for entry in Path("/proc").iterdir():
         try:
             folder, program = Path(os.readlink(entry / "cwd")), program_of(entry)
@@ -62,15 +61,6 @@ def left_behind(base: Path) -> list[str]:
         is_ours = is_ours and str(folder / PIPE) not in used
         if program.endswith("-server") and is_ours:
             found.append(f"{entry.name} in {folder}")
-    return found
-
-
-def files_of(pid: int) -> set[str]:
-    """The files that a process has open."""
-    found = set()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):  # it was that of the listing itself
-            found.add(os.readlink(descriptor))
     return found
 
 

@@ -15,20 +15,17 @@ CI = os.environ.get("CI", "").lower() == "true"
 
 
 def missing(reason: str) -> NoReturn:
-    """End the test: the machine does not have what it needs."""
+    """End the test, or all of the module: the machine does not have what it needs."""
     if CI:
         pytest.fail(reason)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 def libraries(*names: str) -> list[Any]:
     """Import these packages for a module of tests, or end all its tests."""
     absent = [name for name in names if find_spec(name) is None]
     if absent:
-        reason = f"Not installed: {', '.join(absent)}."
-        if CI:
-            pytest.fail(reason)
-        pytest.skip(reason, allow_module_level=True)
+        missing(f"Not installed: {', '.join(absent)}.")
     return [import_module(name) for name in names]
 
 

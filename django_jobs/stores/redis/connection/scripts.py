@@ -88,7 +88,8 @@ def _load(name: str, short: bool) -> Script:
     parts[-1] = _arguments(parts[-1]) + (REPEATED[kept[1]] if kept else "") + parts[-1]
     parts = _without_unused(parts)
     parts = _scoped(parts[:-1], parts[-1])
-    words = set(_words("\n".join(parts)))
+    code = _COMMENT.sub("", "\n".join(parts))
+    words = set(_WORD.findall(code))
     keys = [key for key in keys if by_place or key in words]
     of_answers = ""
     if kept and by_place:  # the last key, which such a script does not count
@@ -97,7 +98,7 @@ def _load(name: str, short: bool) -> Script:
     head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
     source = (of_answers + head + "\n".join(parts)).encode()
     sha = sha1(source, usedforsecurity=False).hexdigest().encode()
-    read = _READS.findall(_COMMENT.sub("", "\n".join(parts)))
+    read = _READS.findall(code)
     reads = max(map(int, read), default=0) if all(read) else None
     return Script(name, source, sha, tuple(keys), by_place is not None, kept is not None, reads)
 

@@ -51,9 +51,6 @@ if redis.call('EXISTS', paused, blocked, unknown, scheduled, retry, tries, since
     heads[scheduled], heads[retry], met[tries] = {}, {}, 0
 elseif redis.call('EXISTS', paused, blocked, unknown) > 0 or next_due() == 0 then
     return 'unusual'
-else
-    meet('HLEN', tries)
-    anything_noted = true
 end
 --]]
 local worker, limit, lease = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -267,14 +264,6 @@ end
 -- (false if none do), and the jobs' scores, but only if one may have to be put away with its score: converting numbers
 -- to text is expensive.
 local function look_ahead(batch, found)
-    if not met[tries] then
-        if redis.call('EXISTS', tries, since) == 0 then -- one command if no job has either
-            met[tries] = 0
-        else
-            meet('HLEN', tries)
-            anything_noted = true
-        end
-    end
     local seen, wanted, away = {}, {}, closed_types ~= nil
     crowd, heads, turns = math.huge, {}, {}
     for i = 1, #batch do
@@ -352,6 +341,14 @@ do
         --! end
         if #batch == 0 then
             break
+        end
+        if not met[tries] then
+            if redis.call('EXISTS', tries, since) == 0 then -- one command if no job has either
+                met[tries] = 0
+            else
+                meet('HLEN', tries)
+                anything_noted = true
+            end
         end
         --! only full
         local seen, scores = look_ahead(batch, found)

@@ -17,15 +17,7 @@ local function next_rank()
         return 0
     end
     local low, high = redis.call('ZCOUNT', place, '-inf', '(' .. score), redis.call('ZCOUNT', place, '-inf', score)
-    while low < high do
-        local middle = math.floor((low + high) / 2)
-        if less(member, redis.call('ZRANGE', place, middle, middle)[1]) then
-            high = middle
-        else
-            low = middle + 1
-        end
-    end
-    return low
+    return rank_behind(place, low, high, member)
 end
 
 local first = next_rank()

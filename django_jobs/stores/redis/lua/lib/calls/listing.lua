@@ -43,22 +43,7 @@ local function first_rank(place, queue)
     if how ~= 'some' then
         return how == 'all' and low or high
     end
-    while low < high do
-        local middle = math.floor((low + high) / 2)
-        local member = redis.call(reverse and 'ZREVRANGE' or 'ZRANGE', place, middle, middle)[1]
-        local follows
-        if reverse then
-            follows = less(member, after.member)
-        else
-            follows = less(after.member, member)
-        end
-        if follows then
-            high = middle
-        else
-            low = middle + 1
-        end
-    end
-    return low
+    return rank_behind(place, low, high, after.member, reverse)
 end
 
 -- The next entry that follows, of a sorted set.

@@ -12,3 +12,21 @@ local function less(a, b)
     end
     return #a < #b
 end
+
+-- The rank, from `low` to `high`, of the first member behind `last`, where all members have one score.  `reverse`: in
+-- the order from the highest score down.
+local function rank_behind(place, low, high, last, reverse)
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        local one, other = last, redis.call(reverse and 'ZREVRANGE' or 'ZRANGE', place, middle, middle)[1]
+        if reverse then
+            one, other = other, one
+        end
+        if less(one, other) then
+            high = middle
+        else
+            low = middle + 1
+        end
+    end
+    return low
+end
