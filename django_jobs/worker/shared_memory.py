@@ -130,7 +130,7 @@ class SharedMemory:
         """When the parent last renewed all leases (monotonic seconds)."""
         return self.words[_RENEWED] / 1000
 
-    def asks(self, queue: str) -> bool:
+    def begin_claim(self, queue: str) -> bool:
         """Note that a claim call begins.  False: the parent has closed the queue, and the call must not be made.
 
         A repeated call that was not answered gets the answer of the first, so it counts as begun with the first."""
@@ -143,19 +143,19 @@ class SharedMemory:
         words[_ASKED] = number
         return self.is_open(queue)
 
-    def was_not_answered(self, queue: str) -> None:
+    def claim_failed(self, queue: str) -> None:
         """Note that the call failed, although the store may have executed it."""
         self._unanswered[queue] = self.before
 
-    def was_answered(self, queue: str, claims: Sequence[Claim]) -> None:
+    def claim_succeeded(self, queue: str, claims: Sequence[Claim]) -> None:
         """Note that the call brought these claims.  It counts as in progress until a thread has taken them
-        (`Thread.takes`)."""
+        (`Thread.note_claims`)."""
         self._unanswered.pop(queue, None)
         self.words[_CALLS + self.number_of(queue)] &= ~1 & _WHOLE
         if claims:
             self._newest[queue] = max(self._newest.get(queue, 0), claims[0].token)
 
-    def asks_no_more(self) -> None:
+    def end_claim(self) -> None:
         """Note that a thread has taken the claims: no claim call is in progress."""
         self.words[_ASKED] = 0
 
@@ -184,12 +184,12 @@ class SharedMemory:
         return min(since) / 1000 if since else None
 
     def close_queues(self, queues: Collection[str]) -> None:
-        """Let the child claim from all queues except these.  From SETTLED seconds later on, `may_ask` tells whether a
-        claim call that began before is still in progress."""
+        """Let the child claim from all queues except these.  From SETTLED seconds later on, `is_claiming` tells whether
+        a claim call that began before is still in progress."""
         for number, queue in enumerate(self.queues):
             self.bytes[self._closed + number] = queue in queues
 
-    def may_ask(self, queue: str) -> bool:
+    def is_claiming(self, queue: str) -> bool:
         """Is a claim call for this queue in progress?"""
         return self.words[_ASKED] != 0 and self.words[_ASKED_QUEUE] == self.number_of(queue)
 
@@ -253,8 +253,9 @@ class Thread:
         #: another thread of the child may give back what this one has not begun.
         self._lock = Lock()
 
-    def takes(self, queue: str, claims: Sequence[Claim], left: int = 0) -> list[tuple[int, Claim]]:
-        """Note these claims, just made in one call that left so many jobs.  Returns each with its number for `begins`.
+    def note_claims(self, queue: str, claims: Sequence[Claim], left: int = 0) -> list[tuple[int, Claim]]:
+        """Note these claims, just made in one call that left so many jobs.  Returns each with its number, which
+        `begin_job` takes.
 
         A batch with too many claims or too long ids is not noted: the parent then does not know of it."""
         shared, memory = self._shared, self.memory
@@ -278,18 +279,18 @@ class Thread:
         """The number of the noted batch (0 = none)."""
         return self.memory.words[BATCH]
 
-    def gave_back(self, batch: int, numbers: Iterable[int]) -> None:
+    def note_handed_back(self, batch: int, numbers: Iterable[int]) -> None:
         """Note that these jobs of that batch were handed back.  Its running job goes on."""
         with self._lock:
             if self.memory.words[BATCH] == batch:
                 for number in numbers:
                     self._marks[number] = GIVEN_BACK
 
-    def is_over(self) -> None:
+    def end_batch(self) -> None:
         """Note that nothing of the batch is left to do."""
         self.memory.words[BATCH] = 0
 
-    def begins(self, number: int) -> bool:
+    def begin_job(self, number: int) -> bool:
         """Mark the job of that number as begun.  False: the claims were revoked, and the job must not run."""
         self._marks[number] = BEGUN
         return self._head[_REVOKED] == self._before

@@ -11,7 +11,7 @@ from django_jobs.exceptions import StoreError, StoreFull, StoreUnavailable
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.checked import read_number
 from django_jobs.stores.redis.connection.entries import read_expired, read_move
-from django_jobs.stores.redis.connection.part import Name, Part
+from django_jobs.stores.redis.connection.part import Name, OneCall, Part
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.sizes import MAX_BATCH
 
@@ -209,12 +209,12 @@ class Adding(Part):
         by_place: dict[str, list[str]] = {}
         for id in wanted:
             by_place.setdefault(self.keys.identity(id), []).append(id)
-        calls = [
+        calls: list[OneCall] = [
             ("reserve", place, [queue, *(text for id in some for text in (id, wanted[id]))], None)
             for place, some in by_place.items()
         ]
         found: dict[str, str] = {}
-        for some, answers in zip(by_place.values(), self._run_each(calls) if calls else (), strict=True):
+        for some, answers in zip(by_place.values(), self._run_each(calls), strict=True):
             if isinstance(answers, StoreError):
                 raise answers
             found |= zip(some, (each.decode(errors="replace") for each in answers), strict=True)

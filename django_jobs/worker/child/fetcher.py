@@ -170,7 +170,7 @@ class Fetcher:
             return Claimed([], [], 0, None, 0)
         if ACTIVE:
             crashpoint("claim.before_send")
-        if not self.shared.asks(queue):
+        if not self.shared.begin_claim(queue):
             return self._leave(queue)
         try:
             claimed = self.holding.claim(
@@ -187,9 +187,9 @@ class Fetcher:
                 completion=completion,
             )
         except StoreError:
-            self.shared.was_not_answered(queue)
+            self.shared.claim_failed(queue)
             raise
-        self.shared.was_answered(queue, claimed.claims)
+        self.shared.claim_succeeded(queue, claimed.claims)
         if ACTIVE and claimed.claims:
             crashpoint("claim.after_reply")
         self.clock.sync(claimed.now)

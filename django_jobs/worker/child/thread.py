@@ -107,7 +107,7 @@ class Runner:
                     if gate.closed:
                         fetcher.hand_over()
                 finally:
-                    child.shared.asks_no_more()
+                    child.shared.end_claim()
                     fetcher.claiming = False
                 if child.retry_state.is_on:
                     child.retry_state.worked()
@@ -148,7 +148,7 @@ class Runner:
     def _take(self, queue: str, claimed: Claimed) -> None:
         self.since = self.batch_since = monotonic()
         self.ran = 0
-        self.waiting.extend(self.notes.takes(queue, claimed.claims, claimed.left))
+        self.waiting.extend(self.notes.note_claims(queue, claimed.claims, claimed.left))
         if claimed.claims and self.child.reports is not None:
             self.child.reports.works()
 
@@ -173,7 +173,7 @@ class Runner:
                 number, claim = self.waiting.popleft()
             except IndexError:
                 break
-            if not self.notes.begins(number):
+            if not self.notes.begin_job(number):
                 # This process did not answer for a while: its parent has handed back the jobs that were not begun.
                 self.waiting.appendleft((number, claim))
                 break
@@ -211,7 +211,7 @@ class Runner:
         if self.child.reports is not None:
             with self._giving_back:
                 if self.child.settler.is_idle and not self.offered:
-                    self.notes.is_over()  # the parent need not look at jobs that are settled
+                    self.notes.end_batch()  # the parent need not look at jobs that are settled
 
     def _may_begin(self, claim: Claim) -> bool:
         self.batch_since = inf  # the batch monitor hands back claims that wait for long
@@ -274,7 +274,7 @@ class Runner:
                 batch = -1
                 if not self.child.gate.draining:
                     self.offered.extend(claims)
-        self.notes.gave_back(batch, [number for number, _ in waiting])
+        self.notes.note_handed_back(batch, [number for number, _ in waiting])
 
     def settle_done(self) -> None:
         """Settle the attempts that have ended so far.

@@ -18,7 +18,7 @@ from django_jobs.worker.parent.queue_capacity import SHORT, QueueCapacity
 from django_jobs.worker.retry import RetryState
 
 #: queue → token → number of claims: what the store has for one child.
-Held = dict[str, Mapping[int, int]]
+ClaimCounts = dict[str, Mapping[int, int]]
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -49,7 +49,7 @@ class Heartbeat:
         asked_to_stop: Callable[[str, str, str], None],
         command: Callable[[str], None],
         holds_nothing: Callable[[str, str, float], None] = lambda worker, queue, asked_at: None,
-        holds: Callable[[str, Held, Sequence[str]], None] = lambda worker, held, unasked: None,
+        holds: Callable[[str, ClaimCounts, Sequence[str]], None] = lambda worker, held, unasked: None,
         capacity: QueueCapacity,
     ) -> None:
         """The callbacks pass on the store's answers: `asked_to_stop(child, queue, id)`, `command(word)` and
@@ -107,7 +107,7 @@ class Heartbeat:
     def _round(self) -> Iterator[None]:
         workers = self.workers()
         if workers:
-            held: dict[str, Held] = {worker: {} for worker in workers}
+            held: dict[str, ClaimCounts] = {worker: {} for worker in workers}
             unasked: list[str] = []
             calls = list(self._together())
             for n, queues in enumerate(calls, 1):
@@ -158,7 +158,7 @@ class Heartbeat:
                 some.append(queues.pop(0))
             yield some
 
-    def _renew(self, queues: list[str], workers: list[str], held: dict[str, Held], unasked: list[str]) -> None:
+    def _renew(self, queues: list[str], workers: list[str], held: dict[str, ClaimCounts], unasked: list[str]) -> None:
         if ACTIVE:
             crashpoint("heartbeat.before_send")
         asked_at, quiet = monotonic(), self.capacity.quiet(queues)

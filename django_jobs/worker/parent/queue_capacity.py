@@ -90,7 +90,7 @@ class QueueCapacity:
             for queue in queues
             if queue in self._closed_at
             and now - self._closed_at[queue] > SETTLED
-            and not any(child.shared.may_ask(queue) for child in children)
+            and not any(child.shared.is_claiming(queue) for child in children)
         ]
 
     def renewed(self, queue: str, answer: Mapping[str, Renewal]) -> None:

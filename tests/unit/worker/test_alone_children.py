@@ -44,10 +44,10 @@ class Family:
     def runs(self, child: ChildHandle, *, left: int = 0, since: float | None = None, sleeps: bool = False) -> Thread:
         """The child runs a job, and has another one that has not begun."""
         thread = Thread(child.shared, 0)
-        child.shared.asks("q")
+        child.shared.begin_claim("q")
         claims = [Claim(f"{child.pid}-{n}", "q", 7, b"") for n in range(2)]
-        thread.takes("q", claims, left)
-        thread.begins(0)
+        thread.note_claims("q", claims, left)
+        thread.begin_job(0)
         thread.memory.runs(0, self.now if since is None else since, None)
         child.is_busy = True
         if sleeps:
@@ -121,7 +121,7 @@ def test_a_job_that_is_killed_before_it_begins_ends_no_process(family: Family, m
     thread = family.runs(child)
     child.end_attempt("q", f"{child.pid}-1", 7)
     assert not killed
-    assert not thread.begins(1), "it is handed back with what has not begun, which the store refuses"
+    assert not thread.begin_job(1), "it is handed back with what has not begun, which the store refuses"
     child.end_attempt("q", f"{child.pid}-0", 6)
     assert not killed, "an earlier attempt"
     child.end_attempt("q", f"{child.pid}-0", 7)

@@ -132,9 +132,9 @@ class Beat:
 
     def claims(self, queue: str) -> None:
         """The child claims from the queue, and gets an answer."""
-        self.child_processes.shared.asks(queue)
-        self.child_processes.shared.was_answered(queue, [])
-        self.child_processes.shared.asks_no_more()
+        self.child_processes.shared.begin_claim(queue)
+        self.child_processes.shared.claim_succeeded(queue, [])
+        self.child_processes.shared.end_claim()
 
     def calls(self) -> list[str]:
         """The calls of the next round."""
@@ -256,7 +256,7 @@ def test_new_queues_are_looked_for_every_two_seconds(make_beat: Callable[..., Be
 
 def test_a_queue_is_renewed_while_a_claim_from_it_may_be_under_way(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat(*QUEUES)
-    beat.child_processes.shared.asks(QUEUES[30])
+    beat.child_processes.shared.begin_claim(QUEUES[30])
     beat.fleet.renewed_at_once, beat.fleet.takes, beat.fleet.idle = 1, 0.0999, set(QUEUES[15:])
     for _ in range(3):
         beat.calls()
@@ -388,9 +388,9 @@ def test_a_queue_is_renewed_again_from_the_next_beat_after_a_claim_call(make_bea
 def test_a_queue_is_renewed_while_a_claim_call_may_still_arrive(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat("a1", "a2")
     beat.fleet.idle = {"a1", "a2"}
-    beat.child_processes.shared.asks("a2")
-    beat.child_processes.shared.was_not_answered("a2")
-    beat.child_processes.shared.asks_no_more()
+    beat.child_processes.shared.begin_claim("a2")
+    beat.child_processes.shared.claim_failed("a2")
+    beat.child_processes.shared.end_claim()
     beat.go_on(20)
     assert "extend a2" in beat.calls()
     beat.claims("a2")

@@ -28,10 +28,10 @@ def shared() -> SharedMemory:
 def fetch(shared: SharedMemory, thread: Thread, got: list[Claim]) -> list[tuple[int, Claim]]:
     """As a thread of the child does."""
     queue = got[0].queue
-    shared.asks(queue)
-    shared.was_answered(queue, got)
-    numbered = thread.takes(queue, got)
-    shared.asks_no_more()
+    shared.begin_claim(queue)
+    shared.claim_succeeded(queue, got)
+    numbered = thread.note_claims(queue, got)
+    shared.end_claim()
     return numbered
 
 
@@ -39,46 +39,46 @@ def test_what_has_not_begun_is_revoked_and_never_begins(shared: SharedMemory) ->
     one, two = Thread(shared, 0), Thread(shared, 1)
     mine = fetch(shared, one, claims("a", 7, "x", "y", "z"))
     others = fetch(shared, two, claims("b", 9, "u"))
-    assert one.begins(mine[0][0])
+    assert one.begin_job(mine[0][0])
 
     shared.revoke()
     assert shared.not_begun() == (None, bare(mine[1][1], mine[2][1], others[0][1]))
-    assert not one.begins(mine[1][0])
-    assert not two.begins(others[0][0])
+    assert not one.begin_job(mine[1][0])
+    assert not two.begin_job(others[0][0])
 
-    one.gave_back(one.batch, [1, 2])
+    one.note_handed_back(one.batch, [1, 2])
     again = fetch(shared, one, claims("a", 8, "y"))
-    assert one.begins(again[0][0])
+    assert one.begin_job(again[0][0])
     assert shared.not_begun().claims == (), "what is claimed after it is not revoked"
 
 
 def test_a_call_under_way_is_shown_with_what_was_known_before(shared: SharedMemory) -> None:
     thread = Thread(shared, 0)
     fetch(shared, thread, claims("b", 41, "x"))
-    shared.asks("b")
+    shared.begin_claim("b")
     assert shared.not_begun().asked is None, "not revoked"
     shared.revoke()
     asked = shared.not_begun().asked
     assert asked is not None
     assert asked == Asked(asked.number, "b", 41)
-    shared.was_answered("b", late := claims("b", 42, "y"))
-    (numbered,) = thread.takes("b", late)
-    shared.asks_no_more()
+    shared.claim_succeeded("b", late := claims("b", 42, "y"))
+    (numbered,) = thread.note_claims("b", late)
+    shared.end_claim()
     assert shared.not_begun().asked is None
-    assert not thread.begins(numbered[0])
+    assert not thread.begin_job(numbered[0])
 
 
 def test_a_call_that_is_made_again_is_as_old_as_the_first(shared: SharedMemory) -> None:
     """Its answer is that of the first, whose claims were handed back meanwhile."""
     thread = Thread(shared, 0)
-    shared.asks("a")
-    shared.was_not_answered("a")
-    shared.asks_no_more()
+    shared.begin_claim("a")
+    shared.claim_failed("a")
+    shared.end_claim()
     shared.revoke()
     ((number, _),) = fetch(shared, thread, claims("a", 1, "x"))
-    assert not thread.begins(number)
+    assert not thread.begin_job(number)
     ((number, _),) = fetch(shared, thread, claims("a", 2, "x"))
-    assert thread.begins(number)
+    assert thread.begin_job(number)
 
 
 def test_it_says_since_when_something_waits(shared: SharedMemory) -> None:
@@ -86,9 +86,9 @@ def test_it_says_since_when_something_waits(shared: SharedMemory) -> None:
     assert shared.waits_since() is None
     ((number, _),) = fetch(shared, thread, claims("a", 1, "x"))
     assert before <= (shared.waits_since() or 0) <= monotonic()
-    thread.begins(number)
+    thread.begin_job(number)
     assert shared.waits_since() is None
-    shared.asks("a")
+    shared.begin_claim("a")
     assert shared.waits_since() is not None
 
 
@@ -97,7 +97,7 @@ def test_what_has_no_room_is_not_shown(shared: SharedMemory) -> None:
     numbered = fetch(shared, thread, claims("a", 1, *(f"{n:0200}" for n in range(LARGEST))))
     shared.revoke()
     assert shared.not_begun().claims == ()
-    assert not thread.begins(numbered[-1][0])
+    assert not thread.begin_job(numbered[-1][0])
 
 
 def test_the_longest_batch_of_the_longest_ids_has_room(shared: SharedMemory) -> None:
@@ -120,46 +120,46 @@ class TestABatchOfAnAloneChild:
     @pytest.fixture
     def thread(self, shared: SharedMemory) -> Thread:
         thread = Thread(shared, 0)
-        shared.asks("a")
-        thread.takes("a", claims("a", 7, "x", "y", "z"), left=5)
-        shared.asks_no_more()
+        shared.begin_claim("a")
+        thread.note_claims("a", claims("a", 7, "x", "y", "z"), left=5)
+        shared.end_claim()
         return thread
 
     def test_shows_the_job_that_runs(self, shared: SharedMemory, thread: Thread) -> None:
         assert shared.running() is None
-        thread.begins(1)
+        thread.begin_job(1)
         thread.memory.runs(1, 12.5, 400)
         assert shared.running() == StartedJob("a", "y", 7, 12.5, 400, 5)
         thread.memory.runs_nothing()
         assert shared.running() is None
 
     def test_shows_what_is_left_when_the_child_has_died(self, shared: SharedMemory, thread: Thread) -> None:
-        thread.begins(0)
+        thread.begin_job(0)
         assert thread.memory.has_returned(0, 3, b'"one\nline"')
-        thread.begins(1)
+        thread.begin_job(1)
         x, _, z = bare(*claims("a", 7, "x", "y", "z"))
         assert shared.last_batch() == LastBatch((Returned(x, 3, b'"one\nline"'),), (z,))
-        thread.is_over()
+        thread.end_batch()
         assert shared.last_batch() == LastBatch()
 
     def test_names_the_claim_call_whose_jobs_it_had_not_noted(self, shared: SharedMemory, thread: Thread) -> None:
-        shared.was_answered("a", claims("a", 7, "x"))
-        thread.is_over()
-        shared.asks("a")
+        shared.claim_succeeded("a", claims("a", 7, "x"))
+        thread.end_batch()
+        shared.begin_claim("a")
         asked = shared.last_batch().asked
         assert asked is not None
         assert shared.last_batch() == LastBatch(asked=Asked(asked.number, "a", 7))
-        shared.was_answered("a", claims("a", 8, "v", "w"))
+        shared.claim_succeeded("a", claims("a", 8, "v", "w"))
         assert shared.last_batch() == LastBatch(asked=Asked(asked.number, "a", 7))
-        thread.takes("a", claims("a", 8, "v", "w"))
-        shared.asks_no_more()
+        thread.note_claims("a", claims("a", 8, "v", "w"))
+        shared.end_claim()
         assert shared.last_batch() == LastBatch(not_begun=tuple(bare(*claims("a", 8, "v", "w"))))
 
     def test_keeps_its_running_job_when_the_others_are_handed_back(self, shared: SharedMemory, thread: Thread) -> None:
-        thread.begins(0)
+        thread.begin_job(0)
         thread.memory.runs(0, 1.0, None)
         assert shared.waits_to_begin("a", "z", 7)
-        thread.gave_back(thread.batch, [1, 2])
+        thread.note_handed_back(thread.batch, [1, 2])
         assert shared.last_batch() == LastBatch()
         assert not shared.waits_to_begin("a", "z", 7)
         assert shared.running() == StartedJob("a", "x", 7, 1.0, None, 5)

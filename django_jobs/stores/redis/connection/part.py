@@ -222,6 +222,14 @@ class Part:
 
         If the server refuses a call, a StoreError takes the place of its answer.  If the answer to one call is lost,
         StoreUnavailable is raised: then each of the calls may have taken effect."""
+        if len(calls) == 1:  # the usual reservation of one id: `_run` costs half as much
+            ((script, queue, args, name),) = calls
+            try:
+                return [self._run(script, queue, *args, call=name)]
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                return [error]
         channels = [self._channels.begin(queue, name) for _, queue, _, name in calls]
         try:
             replies = self.transport.run_together(

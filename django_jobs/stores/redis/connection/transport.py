@@ -40,7 +40,7 @@ PAUSE = 0.05
 #: The calls for which a caller other than a worker waits: enqueueing, and what comes before the first enqueue.
 URGENT = frozenset({"enqueue", "enqueue_one", "enqueue_plain", "SADD"})
 #: The scripts whose answer a process waits for and has nothing else to do.
-QUICK = frozenset({"enqueue", "enqueue_one", "enqueue_plain"})
+QUICK = frozenset({"enqueue", "enqueue_one", "enqueue_plain", "reserve"})
 
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 
