@@ -32,8 +32,8 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, workflows, enqueueing, controls, real, "
-        "startup, instructions",
+        help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, embedded, workflows, enqueueing, controls, "
+        "real, startup, instructions",
     )
     parser.add_argument("--charts", type=Path, help="also draw the tables of rates, into this folder")
     args = parser.parse_args()
@@ -72,6 +72,8 @@ def run(args: argparse.Namespace, url: str) -> None:
     draw(args, "Jobs enqueued per second, one by one", [row for row in drained if "2 processes" in row[0]], "enqueue")
     if not wanted or "details" in wanted:
         details(args, env)
+    if not wanted or "embedded" in wanted:
+        show_embedded(args, env)
     if not wanted or "workflows" in wanted:
         show_workflows(args, env)
     if not wanted or "enqueueing" in wanted:
@@ -130,9 +132,13 @@ def details(args: argparse.Namespace, env: dict[str, str]) -> None:
     show("growth", [("claim + complete, batches of 100", median([ours.growth(sizes, env) for _ in range(repeat)]))])
     show("no-ops among 1 ms and 50 ms jobs", [("2 processes", median([ours.mixed(env) for _ in range(repeat)]))])
     show("10,000 jobs alone and as a group, processor time", [("Redis", ours.groups(env))])
-    with tempfile.TemporaryDirectory() as folder:
-        runs = [ours.embedded(10_000, f"{folder}/{i}", env) for i in range(repeat)]
-    show("embedded store, jobs per second", [("2 processes", median(runs))])
+
+
+def show_embedded(args: argparse.Namespace, env: dict[str, str]) -> None:
+    from bench import embedded
+    from bench.table import show
+
+    show("embedded store, beside such a server started by hand, two processes", embedded.rows(args.repeat, env))
 
 
 def show_workflows(args: argparse.Namespace, env: dict[str, str]) -> None:

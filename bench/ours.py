@@ -1,4 +1,4 @@
-"""The measures for django_jobs only: latency, idle cost, memory, growth, mixed load, groups, the embedded store."""
+"""The measures for django_jobs only: latency, idle cost, memory, growth, mixed load, groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from bench.counter import counter
 from bench.measures import Numbers, spread
 from bench.monitor import sent_commands
 from bench.running import wait_for, workers
-from bench.subjects.ours import SUBJECT
 from bench.subjects.ours import workers as our_workers
 from django_jobs import chain, group
 from django_jobs.workflows.handle import WorkflowHandle
@@ -164,16 +163,4 @@ def groups(env: dict[str, str]) -> Numbers:
     counter.reset()
     numbers = group_against_jobs(noop, (0,), "q0", get_store(), client)
     client.flushall()
-    return numbers
-
-
-def embedded(number: int, path: str, env: dict[str, str]) -> Numbers:
-    """Measure a drain of the embedded store."""
-    from bench.running import send
-
-    env = env | {"BENCH_STORE": f"embedded:{path}"}
-    counter.reset()
-    numbers = {"enqueue": send("ours", "enqueue", 3000, env), "bulk": send("ours", "bulk", number, env)}
-    with workers(SUBJECT.workers(2), env):
-        numbers["drain"] = wait_for(number + 3400)
     return numbers
