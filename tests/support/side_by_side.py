@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import islice
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,9 @@ from xdist.workermanage import WorkerController, parse_tx_spec_config
 
 _FOLDER = pytest.StashKey["TemporaryDirectory[str]"]()
 #: Files of these folders first: they take longest, and a long file that comes last keeps the others waiting.
-LONG = ("tests/survival/", "tests/integration/", "tests/browser/", "tests/docs/")
+LONG = ("tests/integration/", "tests/browser/", "tests/docs/")
+#: Files of this folder wait more than they compute: they are spread over the first four fifths of the others.
+WAITING = "tests/survival/"
 
 
 class Stage:
@@ -105,8 +107,10 @@ class SideBySide:
             beside: dict[str, int] = json.loads(self._told.read_text())
             numbered = sorted(enumerate(self._ids), key=lambda entry: rank(entry[1]))
             others = [(index, id) for index, id in numbered if id not in beside]
-            by_file = groupby(others, key=lambda entry: path(entry[1]))
-            self._stages = [Stage(self._expected, [[index for index, _ in file] for _, file in by_file])]
+            by_file: dict[str, list[int]] = {}
+            for index, id in others:
+                by_file.setdefault(path(id), []).append(index)
+            self._stages = [Stage(self._expected, [by_file[file] for file in mixed(list(by_file))])]
             for number in sorted(set(beside.values()), reverse=True):
                 if parts := [[index] for index, id in numbered if beside.get(id) == number]:  # -k may leave none
                     self._stages.append(Stage(number + 1, parts))
@@ -161,6 +165,14 @@ class SideBySide:
 
 def path(id: str) -> str:
     return id.partition("::")[0]
+
+
+def mixed(files: list[str]) -> list[str]:
+    """Return these files in the order in which they begin: at no time do all processes wait, or all compute."""
+    waiting = [file for file in files if file.startswith(WAITING)]
+    others = iter([file for file in files if not file.startswith(WAITING)])
+    step = (len(files) - len(waiting)) * 4 // (5 * max(len(waiting), 1))
+    return [file for each in waiting for file in (each, *islice(others, step))] + list(others)
 
 
 def rank(id: str) -> int:

@@ -118,5 +118,13 @@ def test_a_file_is_one_process_s(run: Any) -> None:
 
 
 def test_long_folders_come_first(run: Any) -> None:
-    ids = ["tests/unit/test_a.py::test", "tests/survival/test_b.py::test", "tests/docs/test_c.py::test"]
+    ids = ["tests/unit/test_a.py::test", "tests/integration/test_b.py::test", "tests/docs/test_c.py::test"]
     assert [index for _, index, _ in run(ids, {})][:1] == [1]
+
+
+def test_files_that_wait_are_spread_over_those_that_compute(run: Any) -> None:
+    ids = [*IDS, *(f"tests/survival/test_{file}.py::test_{n}" for file in "xy" for n in range(3))]
+    waits = [ids[index].startswith("tests/survival/") for _, index, _ in run(ids, {})]
+    assert waits.count(True) == 6
+    assert waits[:3].count(True) == 1, "two of the three processes wait at once"
+    assert not waits[-1]
