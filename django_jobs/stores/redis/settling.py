@@ -118,8 +118,14 @@ class Settling(Part):
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
         """Give the claim (same token) to another holder with its own lease of `lease` ms; if the job was asked to
-        stop, the new holder is told.  False if the claim is stale."""
+        stop, the new holder is told.  False if the claim is stale; an attempt that was killed then goes on at the new
+        holder, and keeps what it holds until it ends there."""
         return bool(self._run("transfer", claim.queue, claim.id, _token(claim), worker, lease))
+
+    def over(self, queue: str, id: str, token: int | None = None) -> bool:
+        """Note that an attempt which was killed has ended, so that its slot, its lock and its job are free.  `token`:
+        None = that of the last attempt which was killed.  False if nothing waited for the end of that attempt."""
+        return bool(self._run("over", queue, id, "" if token is None else token))
 
     # -- lost and stopped workers ---------------------------------------------
 
