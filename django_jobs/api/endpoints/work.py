@@ -16,7 +16,7 @@ from ninja import Router
 
 from django_jobs import browse
 from django_jobs.api.common import schemas
-from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.principal import Principal, Scope, authenticate_again, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import find, look, queue_of, shown
@@ -32,9 +32,10 @@ from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, StoreError, UnknownQueue
 from django_jobs.execution import replicas
-from django_jobs.execution.remote_reports import fail, succeed
+from django_jobs.execution.remote_reports import fail, over, succeed
 from django_jobs.remote import known, pull_queues
 from django_jobs.remote.data import plain, stored_data
+from django_jobs.serialization.arguments import canonical
 from django_jobs.serialization.holders import confirmed, is_remote, remote_holder
 from django_jobs.serialization.payloads import meta_of
 from django_jobs.serialization.record import decode
@@ -70,7 +71,8 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
     names = fetched_from(name, principal)
     note_asked(name)
     deadline = monotonic() + body.wait
-    taken, due = take(name, names, body)
+    taken, due = take(name, names, body_of(principal, body))
+    check_may_have(name, names, principal, is_empty=not taken and due == inf)
     while not taken and (left := deadline - monotonic()) > 0:
         pause = min(left, max(due, SHORTEST_PAUSE), LONGEST_WAIT)
         if name in pull_queues():
@@ -78,8 +80,21 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
             get_store().wait_for_work([name], pause, lane=None)
         else:
             sleep(min(pause, LONGEST_WAIT / 2))  # the wake-ups of this queue are for Django's workers, too
-        taken, due = take(name, names, body)
+        # Meanwhile the token may have been revoked or limited, and types removed, moved or given a URL.
+        authenticate_again(request)
+        principal = require(request, Scope.WORK)
+        names = fetched_from(name, principal)
+        taken, due = take(name, names, body_of(principal, body))
     return JsonResponse({"jobs": taken})
+
+
+def body_of(principal: Principal, body: schemas.ClaimRequest) -> schemas.ClaimRequest:
+    """Return the request with an id that belongs to the caller: with an id that another token has used, a claim would
+    get the jobs of that token."""
+    if body.request_id is None:
+        return body
+    id = sha256(canonical([principal.name, body.request_id], "request_id")).hexdigest()[:DIGEST_LENGTH]
+    return body.model_copy(update={"request_id": id})
 
 
 def note_asked(queue: str) -> None:
@@ -93,20 +108,27 @@ def note_asked(queue: str) -> None:
 
 
 def fetched_from(queue: str, principal: Principal) -> list[str]:
-    """Return the job types that the caller may fetch from this queue.  Raises UnknownQueue, or Problem if there is
-    none."""
+    """Return the job types that the caller may fetch, whatever queue they have now: a type that was moved may have left
+    jobs here.  Raises UnknownQueue, or Problem if there is none."""
     if queue not in get_settings().queues:
         raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
-    names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
+    names = sorted(kind.name for kind in known().values() if not kind.url and principal.knows(kind.name))
     if not names:
-        raise Problem(
-            Kind.NOTHING_TO_FETCH,
-            f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL.",
-        )
-    allowed = [name for name in names if principal.knows(name)]
-    if not allowed:
+        check_may_have(queue, names, principal, is_empty=True)
+    return names
+
+
+def check_may_have(queue: str, names: Sequence[str], principal: Principal, *, is_empty: bool) -> None:
+    """Raise Problem if no type of these names has this queue, and no job of them is here or will be due here."""
+    here = {kind.name for kind in known().values() if kind.queue == queue and not kind.url}
+    if not is_empty or not here.isdisjoint(names):
+        return
+    if here:
         raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may use no job type of queue {queue!r}.")
-    return sorted(allowed)
+    raise Problem(
+        Kind.NOTHING_TO_FETCH,
+        f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL.",
+    )
 
 
 def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> tuple[list[dict[str, Any]], float]:
@@ -118,7 +140,7 @@ def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> tuple[
         rank = 0
         while len(taken) < body.limit and monotonic() - began < LONGEST_LOOK:
             claimed = _claim(queue, names, lane, rank, body, body.limit - len(taken))
-            described = [job for each in claimed.claims if (job := describe(each, body)) is not None]
+            described = [job for each in claimed.claims if (job := describe(each, names, body)) is not None]
             lengthen(queue, claimed.claims, described, shortest(names, body))
             taken += described
             rank, due = claimed.rank, inf if claimed.next_due is None else claimed.next_due / 1000
@@ -148,7 +170,7 @@ def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schema
     return claimed
 
 
-def describe(claim: Claim, body: schemas.ClaimRequest) -> dict[str, Any] | None:
+def describe(claim: Claim, names: Sequence[str], body: schemas.ClaimRequest) -> dict[str, Any] | None:
     """Return the job as the worker gets it; None if its record cannot be read (users see that) or it may not start."""
     store = get_store()
     try:
@@ -158,7 +180,10 @@ def describe(claim: Claim, body: schemas.ClaimRequest) -> dict[str, Any] | None:
         log = failed_attempt(error, number=claim.attempt, at=store.now(), outcome="corrupt")
         store.bury(claim, log._replace(traceback=""))
         return None
-    if (record := refiled(registry.get(job.name), job)) is not None:
+    if job.name not in names:  # the first call with this id has claimed it; since then, the caller was limited
+        return None
+    definition = registry.find(job.name)  # None: the type was removed at this moment
+    if definition is not None and (record := refiled(definition, job)) is not None:
         store.settle(claim.queue, [Ended(claim, "refile", record=record)])
         return None
     if job.controls.at_most_once and not replicas.may_start(store, claim):
@@ -264,6 +289,8 @@ def held_claim(
         # Its type may have been moved to another queue since.
         if digest and get_store().reported(browse.queue_names(), id) == digest:
             return None
+        if digest and token is not None and (queue := queue_of(name)) is not None:
+            over(get_store(), queue, id, token)  # it was killed, and deleted
         find(id, name=name)
         raise stale(id)  # it is there now
     info, archived = found
@@ -275,8 +302,15 @@ def held_claim(
     if archived or info.state is not State.RUNNING or not named:
         if digest and get_store().reported([info.queue], id) == digest:
             return None
+        if digest and not archived and is_last_of(info, attempt):
+            over(get_store(), info.queue, id, token)  # it may have been killed: its worker has ended it now
         raise stale(id)
     return info.claim
+
+
+def is_last_of(info: JobInfo, attempt: int | None) -> bool:
+    """Return whether the last attempt that has ended for the store has this number, or none is named."""
+    return attempt is None or bool(info.attempts and info.attempts[-1].attempt == attempt)
 
 
 def attempt_of(info: JobInfo) -> int:
