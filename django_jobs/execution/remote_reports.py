@@ -137,8 +137,9 @@ def over(store: Store, queue: str, id: str, token: int | None) -> None:
     """Note that an attempt which was killed has ended, as its worker says: what it held is free, and its batch goes on.
 
     `token`: None = that of the last attempt which was killed.  Does nothing for other attempts.  Raises StoreError."""
-    if store.over(queue, id, token):
-        advance(store, queue)
+    # No claim is of this time: one that is held is not handed back.
+    store.release(queue, [Claim(id, queue, token or 0, b"", claimed_at=1)])
+    advance(store, queue)
 
 
 class RemoteWatch:

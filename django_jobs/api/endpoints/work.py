@@ -16,12 +16,20 @@ from ninja import Router
 
 from django_jobs import browse
 from django_jobs.api.common import schemas
-from django_jobs.api.common.principal import Principal, Scope, authenticate_again, require
+from django_jobs.api.common.principal import Scope, authenticate_again, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import find, look, queue_of, shown
 from django_jobs.api.endpoints import jobs
-from django_jobs.api.endpoints.leases import lease_of, lengthen, shortest, timeout_of
+from django_jobs.api.endpoints.leases import (
+    check_may_have,
+    fetched_from,
+    lease_of,
+    lengthen,
+    own_request,
+    shortest,
+    timeout_of,
+)
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
@@ -30,12 +38,11 @@ from django_jobs.enqueueing.keys import refiled
 from django_jobs.enqueueing.request import DIGEST_LENGTH
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import CorruptRecord, StoreError, UnknownQueue
+from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.execution import replicas
 from django_jobs.execution.remote_reports import fail, over, succeed
 from django_jobs.remote import known, pull_queues
 from django_jobs.remote.data import plain, stored_data
-from django_jobs.serialization.arguments import canonical
 from django_jobs.serialization.holders import confirmed, is_remote, remote_holder
 from django_jobs.serialization.payloads import meta_of
 from django_jobs.serialization.record import decode
@@ -71,7 +78,7 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
     names = fetched_from(name, principal)
     note_asked(name)
     deadline = monotonic() + body.wait
-    taken, due = take(name, names, body_of(principal, body))
+    taken, due = take(name, names, own_request(principal, body))
     check_may_have(name, names, principal, is_empty=not taken and due == inf)
     while not taken and (left := deadline - monotonic()) > 0:
         pause = min(left, max(due, SHORTEST_PAUSE), LONGEST_WAIT)
@@ -84,17 +91,8 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
         authenticate_again(request)
         principal = require(request, Scope.WORK)
         names = fetched_from(name, principal)
-        taken, due = take(name, names, body_of(principal, body))
+        taken, due = take(name, names, own_request(principal, body))
     return JsonResponse({"jobs": taken})
-
-
-def body_of(principal: Principal, body: schemas.ClaimRequest) -> schemas.ClaimRequest:
-    """Return the request with an id that belongs to the caller: with an id that another token has used, a claim would
-    get the jobs of that token."""
-    if body.request_id is None:
-        return body
-    id = sha256(canonical([principal.name, body.request_id], "request_id")).hexdigest()[:DIGEST_LENGTH]
-    return body.model_copy(update={"request_id": id})
 
 
 def note_asked(queue: str) -> None:
@@ -105,30 +103,6 @@ def note_asked(queue: str) -> None:
         noted[queue] = now
         with suppress(StoreError):  # it decides nothing, and the claim that follows meets the same error
             store.update_document(browse.ASKED, {queue: store.now()})
-
-
-def fetched_from(queue: str, principal: Principal) -> list[str]:
-    """Return the job types that the caller may fetch, whatever queue they have now: a type that was moved may have left
-    jobs here.  Raises UnknownQueue, or Problem if there is none."""
-    if queue not in get_settings().queues:
-        raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
-    names = sorted(kind.name for kind in known().values() if not kind.url and principal.knows(kind.name))
-    if not names:
-        check_may_have(queue, names, principal, is_empty=True)
-    return names
-
-
-def check_may_have(queue: str, names: Sequence[str], principal: Principal, *, is_empty: bool) -> None:
-    """Raise Problem if no type of these names has this queue, and no job of them is here or will be due here."""
-    here = {kind.name for kind in known().values() if kind.queue == queue and not kind.url}
-    if not is_empty or not here.isdisjoint(names):
-        return
-    if here:
-        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may use no job type of queue {queue!r}.")
-    raise Problem(
-        Kind.NOTHING_TO_FETCH,
-        f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL.",
-    )
 
 
 def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> tuple[list[dict[str, Any]], float]:
