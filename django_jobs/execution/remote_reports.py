@@ -13,6 +13,7 @@ from django_jobs.core.values import Claim
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, Fail, JobsError
 from django_jobs.execution.settle import (
+    advance,
     after_ends,
     as_done,
     batches_of_others,
@@ -130,6 +131,15 @@ def _end_many(store: Store, queue: str, ends: Sequence[tuple[Claim, JobsError]],
 def _held(claim: Claim, now: int) -> int:
     """Return for how long the claim has been held (ms; -1 = not known)."""
     return max(0, now - claim.claimed_at) if claim.claimed_at else -1
+
+
+def over(store: Store, queue: str, id: str, token: int | None) -> None:
+    """Note that an attempt which was killed has ended, as its worker says: what it held is free, and its batch goes on.
+
+    `token`: None = that of the last attempt which was killed.  Does nothing for other attempts.  Raises StoreError."""
+    # No claim is of this time: one that is held is not handed back.
+    store.release(queue, [Claim(id, queue, token or 0, b"", claimed_at=1)])
+    advance(store, queue)
 
 
 class RemoteWatch:

@@ -137,10 +137,17 @@ def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempte
 def after_ends(store: Store, queue: str, recorded: Sequence[Attempted], deliver: Deliver = send) -> None:
     """Announce the ends that one call recorded, and do what follows from them.  Maintenance does what fails now."""
     announce_all(recorded, deliver)
+    in_workflow = any(each.controls.workflow is not None for each in recorded)
+    advance(store, queue, in_workflow=in_workflow, is_followed=any(map(_is_followed, recorded)))
+
+
+def advance(store: Store, queue: str, *, in_workflow: bool = True, is_followed: bool = False) -> None:
+    """Do what follows from ends that the store has noted: in workflows and batches, and, if one `is_followed`, the jobs
+    that are called at the end or go on in another queue.  Maintenance does what fails now."""
     try:
-        if [each for each in recorded if each.controls.workflow is not None]:
+        if in_workflow:
             engine.advance(store, queue)
-        if any(map(_is_followed, recorded)):
+        if is_followed:
             end_calls.follow(store, queue)
     except StoreError as error:
         logger.warning("What follows from the ends of jobs in queue %r is done a little later: %s", queue, error)

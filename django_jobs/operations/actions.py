@@ -13,13 +13,14 @@ from django_jobs.browse.counts import queue_names
 from django_jobs.core import registry
 from django_jobs.core.definition import check_name
 from django_jobs.core.queue_stats import Pause
-from django_jobs.core.values import NOT_READY, Edited, JobInfo, State
+from django_jobs.core.values import NOT_READY, WAITING, Edited, JobInfo, State
 from django_jobs.enqueueing.handle import TERMINATED
 from django_jobs.enqueueing.request import now_ms
 from django_jobs.exceptions import DuplicateJob, JobMoved, JobNotFound, UnknownQueue
 from django_jobs.logs import JobEnd
 from django_jobs.operations import edited
 from django_jobs.operations.staying import check_key, may_have_started
+from django_jobs.serialization.masking import names_hidden
 from django_jobs.serialization.record import decode, name_of, tags_of, waited_ms
 from django_jobs.stores import get_store
 
@@ -199,7 +200,7 @@ def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) ->
 
 def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Give a waiting job other arguments: JSON values as `payloads.arguments_of` shows them.  False: it has these
-    already.
+    already; a job that runs or has ended does not tell this of sensitive arguments.
 
     It keeps its place, its turn and its time; its unique key and its limit key are computed again.  A masked value
     keeps the stored value.  Raises InvalidArguments, PayloadError, JobNotFound, JobMoved if the job runs or has ended,
@@ -209,10 +210,12 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         info = store.get(queue, id)
         if info is None:
             raise JobNotFound(f"There is no job {id!r} in queue {queue!r}.")
-        record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
-        if record is None:
+        job = decode(id, queue, info.record)
+        is_guess = info.state not in WAITING and names_hidden(job, (list(args), dict(kwargs)))
+        record = edited.record_with(job, [list(args), dict(kwargs)])
+        if record is None and not is_guess:
             return False
-        match store.edit(queue, id, record, was=info.record):
+        match Edited.MOVED if record is None else store.edit(queue, id, record, was=info.record):
             case Edited.EDITED:
                 return True
             case Edited.DUPLICATE:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from django_jobs import outbox
 from django_jobs.conf import get_settings
+from django_jobs.core import registry
 from django_jobs.core.values import JobInfo, State
 from django_jobs.operations import relay
 from django_jobs.operations.relay import is_old as is_old
@@ -63,12 +64,13 @@ def contents() -> Contents:
 def page(held: bool | None, after: int = 0, limit: int = 50, jobs: Collection[str] = ()) -> tuple[list[Any], int]:
     """Return the next entries, and the id after which the next page begins (0 = this is the last).
 
-    `held`: only these, or only those that wait; None for both.  `jobs`: only jobs of these types."""
+    `held`: only these, or only those that wait; None for both.  `jobs`: only jobs of these types, by whichever name."""
     found = rows().filter(pk__gt=after)
     if held is not None:
         found = found.filter(is_held=held)
     if jobs:
-        found = found.filter(kind=EntryKind.JOB, name__in=jobs)
+        names = {each for name in jobs for each in registry.names_of(name)}
+        found = found.filter(kind=EntryKind.JOB, name__in=names)
     some = list(found[: limit + 1])
     return some[:limit], some[limit - 1].pk if len(some) > limit else 0
 

@@ -31,7 +31,17 @@ def plain(value: Any) -> Any:
             case "$tuple", list():
                 return [plain(item) for item in content]
             case "$int", str():
-                return int(content, 16)
+                return _whole(content)
             case (("$datetime" | "$date" | "$time" | "$decimal" | "$uuid" | "$bytes"), str()):
                 return content
     return {key: plain(item) for key, item in value.items()}
+
+
+def _whole(text: str) -> int | str:
+    """Return a large number; its hexadecimal text, if it has more digits than Python writes into JSON."""
+    try:
+        number = int(text, 16)
+        str(number)
+    except ValueError:
+        return text
+    return number

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import cache
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from time import monotonic, time
 from typing import Any, NamedTuple
 
@@ -72,6 +72,18 @@ def tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+class FinalResponse(HTTPResponse):
+    """The answer itself.  What a server says before it is passed over (102 Processing, 103 Early Hints): http.client
+    does that only with 100 Continue."""
+
+    def begin(self) -> None:
+        """Read up to the end of the headers."""
+        super().begin()
+        while 100 <= self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]  # as if nothing had been read
+            super().begin()
+
+
 class PinnedConnection(HTTPConnection):
     """Connects only to the address that was checked, whatever the name resolves to by now.
 
@@ -79,6 +91,7 @@ class PinnedConnection(HTTPConnection):
     """
 
     default_port = 0
+    response_class = FinalResponse
 
     def __init__(self, target: Target, addresses: list[str]) -> None:
         default = 443 if target.tls else 80

@@ -44,6 +44,11 @@ def shown_call(job: Job, *, arguments: bool = True) -> Call | None:
     return definition.hide(*shown) if definition else shown
 
 
+def names_hidden(job: Job, call: Call) -> bool:
+    """Return whether these arguments, which the job has, name values of it that users must not see."""
+    return not is_open(job.name, job.options.sensitive) and shown_call(job) != call
+
+
 def scrubber_of(job: Job, *, arguments: bool = True) -> Scrub | None:
     """Return a function that takes the hidden values of the job out of a text; None if it has none."""
     if arguments and is_open(job.name, job.options.sensitive):

@@ -67,11 +67,18 @@ def authenticate(request: HttpRequest) -> Principal:
 
     It is asked twice in a request, before its body is read and by ninja: the second time it remembers."""
     found: Principal | None = getattr(request, "_jobs_caller", None)
-    if found is not None:
-        return found
-    api = api_settings()
-    path = api.get("AUTHORIZER")
-    principal = _authorizer(path)(request) if path else _by_token(request)
+    return found if found is not None else _identify(request, is_new=True)
+
+
+def authenticate_again(request: HttpRequest) -> None:
+    """Do the same after a call has waited: its token may have been revoked or limited meanwhile.  The call is still one
+    request, and counts once."""
+    request.auth = _identify(request, is_new=False)  # type: ignore[attr-defined]
+
+
+def _identify(request: HttpRequest, *, is_new: bool) -> Principal:
+    path = api_settings().get("AUTHORIZER")
+    principal: Principal | None = _authorizer(path)(request) if path else _by_token(request, is_new=is_new)
     if principal is None:
         raise Problem(
             Kind.NOT_AUTHENTICATED, "Send 'Authorization: Bearer <token>', or Basic with the token as password."
@@ -98,12 +105,13 @@ def require(request: HttpRequest, *scopes: str, job: str | None = None) -> Princ
     return principal
 
 
-def _by_token(request: HttpRequest) -> Principal | None:
+def _by_token(request: HttpRequest, *, is_new: bool) -> Principal | None:
     for secret in _secrets(request.headers.get("Authorization", "")):
         token = ApiToken.objects.with_secret(secret)
         if token is not None:
-            note_use(token)
-            check_rate(token)
+            if is_new:
+                note_use(token)
+                check_rate(token)
             return Principal(token.name, frozenset(token.scopes), frozenset(token.jobs), by_header=True)
     return None
 

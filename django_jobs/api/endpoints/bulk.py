@@ -116,7 +116,7 @@ def requested(principal: Principal, item: schemas.BulkJob, id: str | None) -> tu
     if id is None:
         raise Problem(Kind.INVALID, "Send an id for the job, or the header Idempotency-Key for all of them.")
     definition = offered(item.name)
-    digest = digest_of(definition, item.name, item, principal)
+    digest = digest_of(definition, item, principal)
     return new_request(definition, item.name, id, item, digest), digest
 
 

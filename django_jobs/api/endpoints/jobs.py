@@ -14,7 +14,7 @@ from django_jobs import archive, browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log_job
 from django_jobs.api.common.cursors import read_cursor, span_of, write_cursor
-from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.principal import Principal, Scope, authenticate_again, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.reasons import Why
 from django_jobs.api.common.schemas import Name
@@ -70,7 +70,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.PutJob) ->
     if body.id not in (None, id):
         raise Problem(Kind.INVALID, f"The address has the id {id!r}, and the body {body.id!r}.")
     definition = offered(name)
-    digest = digest_of(definition, name, body, principal)
+    digest = digest_of(definition, body, principal)
     (archived,) = in_history([(id, definition.queue, name)])
     if archived is not None:
         check_same(archived, name, digest)
@@ -153,16 +153,19 @@ def get_job(request: HttpRequest, name: Name, id: Name, wait: Wait = 0) -> JsonR
     principal = require(request, Scope.READ, Scope.ENQUEUE, job=name)
     info, archived = find(id, name=name)
     if has_waited(info, wait):
+        principal = required_again(request, name)
         info, archived = find(id, name=name)
     return JsonResponse(shown(info, principal, archived=archived))
 
 
 @router.get("/v1/jobs/{name}/{id}/why", response=Why, summary="Why it does not start")
 def why(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
-    """Why the job does not start, as one word and one sentence; or that it has started, or has ended."""
-    require(request, Scope.READ, job=name)
+    """Why the job does not start, as one word and one sentence; or that it has started, or has ended.  `findings` are
+    empty for a token that is limited to some job types: they have numbers of all jobs."""
+    principal = require(request, Scope.READ, job=name)
     info, _ = find(id, name=name)
-    return JsonResponse(diagnosis.why(info).payload())
+    payload = diagnosis.why(info).payload()
+    return JsonResponse(payload | {"findings": []} if principal.jobs else payload)
 
 
 @router.get("/v1/jobs/{id}", response=schemas.Job, summary="Get by id only")
@@ -171,10 +174,17 @@ def get_job_by_id(request: HttpRequest, id: Name, wait: Wait = 0) -> JsonRespons
     principal = require(request, Scope.READ, Scope.ENQUEUE)
     found = look(id, knows=principal.knows)
     if found is not None and has_waited(found[0], wait):
+        principal = required_again(request)
         found = look(id, knows=principal.knows)
     if found is None:
         raise Problem(Kind.NO_JOB, f"There is no job {id!r} that {principal.name!r} may see.")
     return JsonResponse(shown(found[0], principal, archived=found[1]))
+
+
+def required_again(request: HttpRequest, name: str | None = None) -> Principal:
+    """Return the caller after a wait, if it may still see the job.  Raises Problem 401 or 403."""
+    authenticate_again(request)
+    return require(request, Scope.READ, Scope.ENQUEUE, job=name)
 
 
 def has_waited(info: JobInfo, seconds: float) -> bool:
@@ -210,7 +220,7 @@ def replay_job(
     definition = offered(name)
     wanted = body.id if body is not None else None
     if wanted is None and key is not None:
-        wanted = sha256(canonical([name, id, key], "key")).hexdigest()[:32]
+        wanted = sha256(canonical([definition.identity, id, key], "key")).hexdigest()[:32]
     if wanted is not None and (made := replayed(name, id, wanted)) is not None:
         return JsonResponse(shown(made[0], principal, archived=made[1]))
     info, _ = find(id, name=name)
@@ -233,7 +243,8 @@ def replay_job(
     new.id, new.queue, new.priority = new_one, info.queue, old.controls.priority
     new.tags, new.scope = old.tags or new.tags, old.options.scope
     new.meta, new.on_commit, new.block_timeout, new.unique = {"replay": id}, False, 0, None
-    new.digest = sha256(canonical(["replay", name, id], "replay")).hexdigest()[:DIGEST_LENGTH] if wanted else None
+    if wanted:
+        new.digest = sha256(canonical(["replay", definition.identity, id], "replay")).hexdigest()[:DIGEST_LENGTH]
     handle = submit(new)
     if handle.added is Added.ADDED:
         log_job(request, "replay", info.queue, id, job=[info.queue, new_one])

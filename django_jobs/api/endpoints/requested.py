@@ -46,15 +46,15 @@ def offered(name: str) -> JobDefinition:
     return definition
 
 
-def digest_of(definition: JobDefinition, name: str, body: schemas.NewJob, principal: Principal) -> str:
-    """Return a digest that is equal only for equal requests; if the type has sensitive arguments, of the same caller:
-    200 or 409 would tell another one whether it has guessed them."""
+def digest_of(definition: JobDefinition, body: schemas.NewJob, principal: Principal) -> str:
+    """Return a digest that is equal only for equal requests, whichever of its names they use for the type; if the type
+    has sensitive arguments, of the same caller: 200 or 409 would tell another one whether it has guessed them."""
     times = [ms(body.run_after, "run_after"), ms(body.expires_at, "expires_at")]
     # Requests without tags have the digest that older versions made.
     tags = [sorted(set(body.tags))] if body.tags else []
     whose = [[principal.name]] if definition.sensitive else []
     return sha256(
-        canonical([name, body.data, *times, body.priority, body.unique_key, *tags, *whose], "data")
+        canonical([definition.identity, body.data, *times, body.priority, body.unique_key, *tags, *whose], "data")
     ).hexdigest()
 
 
@@ -128,7 +128,7 @@ def check_same(info: JobInfo, name: str, digest: str) -> None:
         job = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
         raise Problem(Kind.UNREADABLE, f"The id {info.id!r} exists, but its record cannot be read.") from error
-    if job.name != name or (job.meta or {}).get(PUT) != digest:
+    if job.name != registry.current_name(name) or (job.meta or {}).get(PUT) != digest:
         raise different(info.id)
 
 

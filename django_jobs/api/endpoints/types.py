@@ -66,7 +66,7 @@ def offered(name: str, principal: Principal) -> dict[str, Any]:
     if kind is not None:
         return remote_type(kind, principal)
     for definition in registry.all_definitions():
-        if definition.name == name and definition.api:
+        if definition.name == registry.current_name(name) and definition.api:
             return local_type(definition)
     raise Problem(Kind.NO_JOB_TYPE, f"The API offers no job type {name!r}.")
 

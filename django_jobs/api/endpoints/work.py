@@ -16,12 +16,20 @@ from ninja import Router
 
 from django_jobs import browse
 from django_jobs.api.common import schemas
-from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.principal import Scope, authenticate_again, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import find, look, queue_of, shown
 from django_jobs.api.endpoints import jobs
-from django_jobs.api.endpoints.leases import lease_of, lengthen, shortest, timeout_of
+from django_jobs.api.endpoints.leases import (
+    check_may_have,
+    fetched_from,
+    lease_of,
+    lengthen,
+    own_request,
+    shortest,
+    timeout_of,
+)
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
@@ -30,9 +38,9 @@ from django_jobs.enqueueing.keys import refiled
 from django_jobs.enqueueing.request import DIGEST_LENGTH
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import CorruptRecord, StoreError, UnknownQueue
+from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.execution import replicas
-from django_jobs.execution.remote_reports import fail, succeed
+from django_jobs.execution.remote_reports import fail, over, succeed
 from django_jobs.remote import known, pull_queues
 from django_jobs.remote.data import plain, stored_data
 from django_jobs.serialization.holders import confirmed, is_remote, remote_holder
@@ -70,7 +78,8 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
     names = fetched_from(name, principal)
     note_asked(name)
     deadline = monotonic() + body.wait
-    taken, due = take(name, names, body)
+    taken, due = take(name, names, own_request(principal, body))
+    check_may_have(name, names, principal, is_empty=not taken and due == inf)
     while not taken and (left := deadline - monotonic()) > 0:
         pause = min(left, max(due, SHORTEST_PAUSE), LONGEST_WAIT)
         if name in pull_queues():
@@ -78,7 +87,11 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
             get_store().wait_for_work([name], pause, lane=None)
         else:
             sleep(min(pause, LONGEST_WAIT / 2))  # the wake-ups of this queue are for Django's workers, too
-        taken, due = take(name, names, body)
+        # Meanwhile the token may have been revoked or limited, and types removed, moved or given a URL.
+        authenticate_again(request)
+        principal = require(request, Scope.WORK)
+        names = fetched_from(name, principal)
+        taken, due = take(name, names, own_request(principal, body))
     return JsonResponse({"jobs": taken})
 
 
@@ -92,23 +105,6 @@ def note_asked(queue: str) -> None:
             store.update_document(browse.ASKED, {queue: store.now()})
 
 
-def fetched_from(queue: str, principal: Principal) -> list[str]:
-    """Return the job types that the caller may fetch from this queue.  Raises UnknownQueue, or Problem if there is
-    none."""
-    if queue not in get_settings().queues:
-        raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
-    names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
-    if not names:
-        raise Problem(
-            Kind.NOTHING_TO_FETCH,
-            f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL.",
-        )
-    allowed = [name for name in names if principal.knows(name)]
-    if not allowed:
-        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may use no job type of queue {queue!r}.")
-    return sorted(allowed)
-
-
 def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> tuple[list[dict[str, Any]], float]:
     """Claim jobs of these names now, and describe them.
 
@@ -118,7 +114,7 @@ def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> tuple[
         rank = 0
         while len(taken) < body.limit and monotonic() - began < LONGEST_LOOK:
             claimed = _claim(queue, names, lane, rank, body, body.limit - len(taken))
-            described = [job for each in claimed.claims if (job := describe(each, body)) is not None]
+            described = [job for each in claimed.claims if (job := describe(each, names, body)) is not None]
             lengthen(queue, claimed.claims, described, shortest(names, body))
             taken += described
             rank, due = claimed.rank, inf if claimed.next_due is None else claimed.next_due / 1000
@@ -148,7 +144,7 @@ def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schema
     return claimed
 
 
-def describe(claim: Claim, body: schemas.ClaimRequest) -> dict[str, Any] | None:
+def describe(claim: Claim, names: Sequence[str], body: schemas.ClaimRequest) -> dict[str, Any] | None:
     """Return the job as the worker gets it; None if its record cannot be read (users see that) or it may not start."""
     store = get_store()
     try:
@@ -158,7 +154,10 @@ def describe(claim: Claim, body: schemas.ClaimRequest) -> dict[str, Any] | None:
         log = failed_attempt(error, number=claim.attempt, at=store.now(), outcome="corrupt")
         store.bury(claim, log._replace(traceback=""))
         return None
-    if (record := refiled(registry.get(job.name), job)) is not None:
+    if job.name not in names:  # the first call with this id has claimed it; since then, the caller was limited
+        return None
+    definition = registry.find(job.name)  # None: the type was removed at this moment
+    if definition is not None and (record := refiled(definition, job)) is not None:
         store.settle(claim.queue, [Ended(claim, "refile", record=record)])
         return None
     if job.controls.at_most_once and not replicas.may_start(store, claim):
@@ -264,6 +263,8 @@ def held_claim(
         # Its type may have been moved to another queue since.
         if digest and get_store().reported(browse.queue_names(), id) == digest:
             return None
+        if digest and token is not None and (queue := queue_of(name)) is not None:
+            over(get_store(), queue, id, token)  # it was killed, and deleted
         find(id, name=name)
         raise stale(id)  # it is there now
     info, archived = found
@@ -275,8 +276,15 @@ def held_claim(
     if archived or info.state is not State.RUNNING or not named:
         if digest and get_store().reported([info.queue], id) == digest:
             return None
+        if digest and not archived and is_last_of(info, attempt):
+            over(get_store(), info.queue, id, token)  # it may have been killed: its worker has ended it now
         raise stale(id)
     return info.claim
+
+
+def is_last_of(info: JobInfo, attempt: int | None) -> bool:
+    """Return whether the last attempt that has ended for the store has this number, or none is named."""
+    return attempt is None or bool(info.attempts and info.attempts[-1].attempt == attempt)
 
 
 def attempt_of(info: JobInfo) -> int:

@@ -73,7 +73,8 @@ def list_workers(request: HttpRequest) -> JsonResponse:
     store = get_store()
     workers = store.workers()
     served = sorted({queue for worker in workers for queue in _texts(worker.info.get("queues"))})
-    stats, now, foreign = store.stats(served), store.now(), pull_queues()
+    # How long the jobs of a queue wait is a number of all jobs.
+    stats, now, foreign = [] if principal.jobs else store.stats(served), store.now(), pull_queues()
     shown = [
         described(worker, principal) | {"problems": problems_of(worker, stats, now, foreign)} for worker in workers
     ]

@@ -97,7 +97,7 @@ class Settling(Part):
 
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
         """running → queued, at the front of their priority in this order, not counted as attempts: for claims that a
-        stopping worker has not finished.  Returns the ids whose claim was stale."""
+        stopping worker has not finished.  Returns the ids of stale claims; what killed attempts held is free then."""
         args: list[Argument] = []
         for claim in claims:
             args += (claim.id, _presented(claim))
@@ -118,7 +118,7 @@ class Settling(Part):
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
         """Give the claim (same token) to another holder with its own lease of `lease` ms; if the job was asked to
-        stop, the new holder is told.  False if the claim is stale."""
+        stop, the new holder is told.  False if the claim is stale; a killed attempt ends at the new holder then."""
         return bool(self._run("transfer", claim.queue, claim.id, _token(claim), worker, lease))
 
     # -- lost and stopped workers ---------------------------------------------

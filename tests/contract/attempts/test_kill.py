@@ -30,6 +30,25 @@ def lose(store, clock):
     store.recover(Q)
 
 
+def silent(store, clock):
+    """The lease of a remote worker ends, and maintenance looks."""
+    clock.advance(LEASE)
+    store.extend(Q, ["other"], LEASE)
+    assert store.overdue(Q) == []
+    store.recover(Q)
+
+
+def report(store, claimed, token=None):
+    """A remote worker says that it has ended an attempt; it does not know when that was claimed, and may not know the
+    token (0)."""
+    store.release(Q, [claimed._replace(token=claimed.token if token is None else token, claimed_at=1)])
+
+
+def hand_over(store, claimed):
+    """The attempt goes on at a remote worker, which its worker did not know to be too late."""
+    assert not store.transfer(claimed, f"remote:{claimed.id}", LEASE)
+
+
 #: how a killed attempt ends → what says so to the store
 ENDS = {
     "its worker settles it": lambda store, claimed, clock: complete(store, claimed),
@@ -38,6 +57,16 @@ ENDS = {
     "its process was ended": lambda store, claimed, clock: store.release_worker(Q, "w"),
     "its process died": lambda store, claimed, clock: store.recover(Q, worker="w"),
     "its lease ended": lambda store, claimed, clock: lose(store, clock),
+    "its remote worker reports": lambda store, claimed, clock: report(store, claimed),
+    "its remote worker reports its number": lambda store, claimed, clock: report(store, claimed, 0),
+    "it was handed over, and a report comes": lambda store, claimed, clock: (
+        hand_over(store, claimed),
+        report(store, claimed),
+    ),
+    "it was handed over, and no report comes": lambda store, claimed, clock: (
+        hand_over(store, claimed),
+        silent(store, clock),
+    ),
 }
 
 
@@ -59,6 +88,32 @@ def test_the_holder_is_told_which_attempt_to_end_until_it_has_ended(store, make_
     complete(store, claimed)
     assert told(store) == []
     assert state_of(store, "a") is State.DEAD
+
+
+def test_one_that_is_handed_over_is_its_workers_no_more_and_goes_on_at_the_new_holder(store, make_job, clock):
+    (claimed,) = kill_running(store, make_job("a", limit_key="k", limit=1))
+    enqueue(store, make_job("b", limit_key="k", limit=1))
+    hand_over(store, claimed)
+    assert told(store) == []
+    complete(store, *start(store, make_job("c")))
+    store.recover(Q, worker="w")
+    assert claim(store, worker="other") == []
+    assert store.standing(Q, "a").stopping == "remote:a"
+
+
+def test_the_end_of_another_attempt_is_not_the_end_of_the_killed_one(store, make_job):
+    (claimed,) = kill_running(store, make_job("a", limit_key="k", limit=1))
+    enqueue(store, make_job("b", limit_key="k", limit=1))
+    report(store, claimed, claimed.token + 1)
+    report(store, claimed._replace(id="b"), 0)
+    assert claim(store, worker="other") == []
+
+
+def test_one_that_was_not_killed_goes_on(store, make_job):
+    (claimed,) = start(store, make_job("a"))
+    for token in (claimed.token, 0):
+        report(store, claimed, token)
+    assert state_of(store, "a") is State.RUNNING
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -80,6 +80,18 @@ def test_workers_are_listed_with_their_jobs_and_problems(api: Api, store: Store,
     assert [job["id"] for worker in limited for job in worker["jobs"]] == ["tests.greet"]
 
 
+def test_how_long_other_jobs_wait_for_a_worker_is_not_for_a_token_that_is_limited_to_some(
+    api: Api, store: Store, clock: Clock
+) -> None:
+    info = {"state": "running", "queues": ["default"], "started_at": clock.now, "problems": ["c hangs."]}
+    api.put("v1/jobs/tests.pay/1", {"data": [7]})
+    clock.advance(120_000)
+    store.publish_worker("w1", info, 60_000)
+    problems = {caller: caller.get("v1/workers").json()[0]["problems"] for caller in (api, Api("read", jobs=("a",)))}
+    everything, some = problems.values()
+    assert (len(everything), some) == (2, ["c hangs."])
+
+
 def test_a_worker_says_what_it_has_done(api: Api, store: Store, clock: Clock) -> None:
     samples = WorkerSamples(clock.now)
     totals = dict.fromkeys(ENDS, 0) | {"succeeded": 7, "failed": 2, "dead": 1, "retried": 1}

@@ -248,6 +248,9 @@ def test_numbers_of_all_jobs_are_not_for_a_token_that_is_limited_to_some(store: 
         assert api.get(f"v1/{path}").status_code == 403, path
     assert api.get("metrics").status_code == 403
     assert api.get("v1/job-types/tests.greet/trend").status_code == 200
+    api.put("v1/jobs/tests.greet/2", {"data": ["Ada"]})
+    why = api.get("v1/jobs/tests.greet/2/why").json()
+    assert (why["cause"], why["findings"]) == ("no_workers", [])
     store.pause("default", name="tests.charge")
     queue = api.post("v1/queues/default/pause", {"job": "tests.greet"}).json()
     assert (queue["counts"], queue["latency"], queue["paused_jobs"]) == ({}, None, ["tests.greet"])
@@ -262,6 +265,18 @@ def test_nobody_else_finds_out_by_trying_what_a_sensitive_argument_is() -> None:
         (one,) = api.post("v1/jobs", {"jobs": [{"name": "tests.charge", "id": "1", **body}]}).json()["jobs"]
         assert one["status"] == status
     assert sender.put("v1/jobs/tests.charge/1", {"data": ["4112", 7]}).status_code == 409
+
+
+def test_who_edits_jobs_does_not_find_out_by_trying_either(store: Store) -> None:
+    api, job = Api(*ALL), "v1/jobs/tests.charge/1"
+    api.put(job, {"data": {"card": "4111"}})
+    store.claim("default", "w", 1, lease=30_000)
+    for _ in ("running", "dead"):
+        tried = [api("PATCH", job, {"data": {"card": card}}) for card in ("4111", "4112")]
+        assert [answer.status_code for answer in tried] == [409, 409]
+        assert tried[0].content == tried[1].content
+        assert api("PATCH", job, {"data": api.get(job).json()["data"]}).status_code == 200
+        api.post(f"{job}/kill")
 
 
 def test_a_secret_that_was_replaced_opens_until_the_overlap_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

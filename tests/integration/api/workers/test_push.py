@@ -319,6 +319,23 @@ def test_a_server_that_drips_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPat
         assert not thread.is_alive()
 
 
+def test_what_a_server_says_before_its_answer_is_not_the_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65_536)
+                for line in ("102 Processing", "103 Early Hints\r\nLink: </a>", "202 Accepted\r\nContent-Length: 0"):
+                    connection.sendall(f"HTTP/1.1 {line}\r\n\r\n".encode())
+
+        thread = Thread(target=answer)
+        thread.start()
+        url = f"http://localhost:{server.getsockname()[1]}/"
+        assert posting.post(url, b"{}", {}, ["localhost"]) == posting.Answer(202)
+        thread.join(60)
+
+
 def ours() -> int:
     """Threads that are not the receiver's."""
     return sum("process_request" not in thread.name for thread in threading.enumerate())

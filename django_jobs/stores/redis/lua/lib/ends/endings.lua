@@ -137,11 +137,12 @@ local function ends_with(id, digest)
     return alive and digest and string.match(value, '%z(%Z*)$') == digest
 end
 
--- An attempt ended whose claim is no longer held.  If it was killed, free what it held.
+-- An attempt ended whose claim is no longer held.  If it was killed, free what it held.  Token 0: whichever was killed.
 local function attempt_is_over(id, token)
     local value = redis.call('HGET', stops, id)
     local _, killed = killed_attempt(value)
-    if killed and killed == string.match(token, '^%d+') then
+    local number = string.match(token, '^%d+')
+    if killed and (killed == number or number == '0') then
         let_go(id, value)
     end
 end
