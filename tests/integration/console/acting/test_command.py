@@ -21,6 +21,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from tests.conftest import Clock
 from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
 
 pytestmark = pytest.mark.django_db
@@ -460,6 +461,23 @@ def test_deleting_all_jobs_that_have_not_run_asks_first(console_store: Store, mo
     assert console_store.stats(["default"])[0].counts["queued"] == 0
     answer("")
     jobs("delete", "--all", "scheduled", "--yes")
+
+
+def test_a_job_that_comes_while_the_command_asks_is_left_alone(
+    console_store: Store, filler: Filler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, later = filler.make(State.DEAD), list[str]()
+
+    def answer(question: str) -> str:
+        assert "1 dead job" in question
+        clock.advance(1_000)
+        later.append(filler.make(State.DEAD))
+        return "y"
+
+    monkeypatch.setattr("builtins.input", answer)
+    jobs("delete", "--query", "state:dead")
+    assert state_of(console_store, shown) is None
+    assert state_of(console_store, later[0]) is State.DEAD
 
 
 def test_no_queue_is_not_all_queues() -> None:
