@@ -50,16 +50,16 @@ class TypeNumbers(NamedTuple):
     state: str = ""
 
 
-def failing_types(counted: browse.JobCounts, now: int) -> tuple[list[TypeNumbers], int]:
+def failing_types(counted: browse.JobCounts, now: int) -> tuple[list[TypeNumbers], list[str]]:
     """Return the job types of which many attempts failed in the last minutes, or many jobs wait for a retry, and the
-    number of queues that were left out.
+    queues that were left out.
 
     With many queues, those are read that have jobs that failed: their samples would take too long."""
     names = list(counted.queues)
     if len(names) > LIVE_QUEUES:
         failed = {name: n for name, stats in counted.queues.items() if (n := _failed(stats))}
         names = sorted(failed, key=lambda name: (-failed[name], name))
-    queues, left_out = names[:LIVE_QUEUES], len(names[LIVE_QUEUES:])
+    queues, left_out = names[:LIVE_QUEUES], names[LIVE_QUEUES:]
     store = get_store()
     fine = store.samples(queues, FINE, types=True) if queues else {}
     found = {

@@ -237,7 +237,7 @@ def test_who_may_not_see_arguments_acts_on_a_group_all_the_same(
 
 def confirmed(page: str) -> dict[str, str]:
     """What the form of the page that asks would send."""
-    return {name: value for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)}
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
 
 
 @pytest.mark.parametrize("invalid_first", [False, True])
