@@ -102,6 +102,8 @@ class Finding:
     @property
     def act(self) -> str:
         """What helps; "" if the sentence says it."""
+        if self.cause == "failing" and not self.reason:  # of further types the error is not read
+            return ""
         return ACTS[self.cause]() if self.cause in ACTS else ""
 
     @property

@@ -217,6 +217,13 @@ def test_nothing_is_cut_without_saying_how_many_more() -> None:
     assert [left for _, left in report.lines()] == [0, 0, 0, 0, 495]
 
 
+def test_a_type_whose_error_was_not_read_does_not_say_that_it_stands_beside() -> None:
+    numbers = TypeNumbers("mail", "n", 10, 10, None, 0)
+    for error, is_beside in (("ValueError: no", True), ("", False)):
+        (found,) = diagnosis.findings_of(facts(types=[numbers._replace(error=error)]))
+        assert ("The error is beside it" in found.act) is is_beside
+
+
 @pytest.mark.parametrize("state", ["stopping", "quiet"])
 def test_a_worker_that_takes_no_more_jobs_serves_no_queue(state: str) -> None:
     worker = WorkerInfo("web-1", NOW, worker_info(queues=["mail"], state=state))
