@@ -144,10 +144,13 @@ def measure(
     hour: browse.Series | None = None,
     server: ServerFacts | None = None,
     queue: str = "",
+    *,
+    arguments: bool = True,
 ) -> Facts:
     """Check everything; what the caller has read already is not read again.  Raises StoreUnavailable.
 
-    `workers`: with those that are silent.  `queue`: check only what concerns the jobs of this queue."""
+    `workers`: with those that are silent.  `queue`: check only what concerns the jobs of this queue.
+    `arguments`: the reader may see them, and so the errors that quote them."""
     store = get_store()
     counted = browse.job_counts([queue] if queue else None) if counted is None else counted
     known = store.workers(silent=True) if workers is None else workers
@@ -181,7 +184,7 @@ def measure(
     has_retries = counted.counts.get(State.RETRY, 0) >= failing.RETRIES
     now = store.now()
     work = look("work", lambda: looks.running_work(counted, workers, now))
-    types, left_out = look("failures", lambda: failing.failing_types(counted, now)) or (None, ())
+    types, left_out = look("failures", lambda: failing.failing_types(counted, now, arguments=arguments)) or (None, ())
     behind, uncounted = look("pauses", lambda: behind_types(counted)) or ({}, ())
     waiting, unarchived = look("archive", lambda: archive_waiting(counted)) or (None, ())
     halted, older = look("workflows", browse.that_cannot_go_on) or (None, None)

@@ -129,6 +129,12 @@ def test_nothing_that_a_terminal_obeys_is_printed(console_store: Store, filler: 
         assert MARKUP[:30] in jobs("list", state)
 
 
+def test_the_age_of_a_check_in_is_by_the_clock_of_the_store(console_store: Store, clock: Clock) -> None:
+    console_store.publish_worker("web-1:4711", worker_info(), 60_000)
+    clock.advance(42_000)
+    assert "42 s ago" in jobs("workers")
+
+
 def test_workers_are_listed(console_store: Store) -> None:
     assert "No worker is running." in jobs("workers")
     console_store.publish_worker("web-1:4711", worker_info(), 60_000)

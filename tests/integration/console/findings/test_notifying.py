@@ -204,7 +204,7 @@ def test_a_queue_that_was_left_out_is_not_said_to_be_over(
         ([], ["videos"], [("ended", "failing", "shop.send_receipt")]),
     ):
         heard.clear()
-        monkeypatch.setattr(facts.failing, "failing_types", lambda *_, found=(types, left_out): found)
+        monkeypatch.setattr(facts.failing, "failing_types", lambda *_, found=(types, left_out), **more: found)
         look(fleet, clock)
         assert [each for each in heard if each[1] == "failing"] == said
 

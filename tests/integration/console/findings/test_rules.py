@@ -278,6 +278,21 @@ def test_work_without_a_worker_is_red_in_any_state(console_store: Store, filler:
     assert "No problems" not in root.get(BASE).text
 
 
+def test_the_error_of_a_failing_type_quotes_arguments_only_for_those_who_may_see_them(
+    safe_store: Store, filler: Filler, root: Client, person: Callable[..., Client]
+) -> None:
+    for _ in range(12):
+        filler.make(State.DEAD, "order of bob@example.com is unknown", call=[[1], {"email": "bob@example.com"}])
+    job = filler.add()
+    for page in (BASE, f"{BASE}job/default/{job}/"):
+        assert "TimeoutError: order of bob@example.com is unknown" in root.get(page).text
+    reader = person("view_jobs")
+    for page in (BASE, f"{BASE}job/default/{job}/"):
+        text = reader.get(page).text
+        assert "TimeoutError: order of" in text
+        assert "bob" not in text
+
+
 def test_retries_that_pile_up(safe_store: Store, filler: Filler, root: Client) -> None:
     for _ in range(500):
         filler.make(State.RETRY)
