@@ -486,6 +486,14 @@ def test_a_job_that_comes_while_the_command_asks_is_left_alone(
     assert state_of(console_store, later[0]) is State.DEAD
 
 
+def test_the_history_says_if_there_is_more_of_it(console_store: Store) -> None:
+    for _ in range(2):
+        jobs("pause", "default")
+    assert "There are more." in jobs("history", "--limit", "1")
+    assert "There are more." not in jobs("history", "--limit", "2")
+    assert len(as_json("history", "--limit", "1")) == 1
+
+
 def test_no_queue_is_not_all_queues() -> None:
     with pytest.raises(CommandError, match="name at least one queue"):
         call_command("runworkers", "--queues", "")

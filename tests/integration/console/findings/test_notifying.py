@@ -15,6 +15,7 @@ from django_jobs.core.values import State
 from django_jobs.operations import diagnosis
 from django_jobs.operations.diagnosis import facts, notifying
 from django_jobs.operations.diagnosis.failing import TypeNumbers
+from django_jobs.operations.diagnosis.finding import Finding, Severity
 from django_jobs.operations.diagnosis.looks import LongRun, Work
 from django_jobs.operations.diagnosis.notifying import Notice
 from django_jobs.schedules.entry import ScheduleEntry
@@ -25,6 +26,7 @@ from tests.support.console_data import Filler, worker_info
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+ERROR = Severity.ERROR
 HERE = "tests.integration.console.findings.test_notifying"
 heard: list[tuple[str, str, str]] = []
 let_go = Event()
@@ -284,3 +286,27 @@ def test_jobs_of_one_type_that_run_too_long_are_told_once(
         heard.clear()
         look(fleet, clock)
         assert [event for event, kind, _ in heard if kind == "overrun"] == said
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "is_covered"),
+    [
+        (Finding("no_workers", ERROR), Finding("no_worker", ERROR, queue="photos"), True),
+        (Finding("no_worker", ERROR, queue="photos"), Finding("no_workers", ERROR), False),
+        (Finding("retries", ERROR), Finding("retries_type", ERROR, queue="q", detail="n"), True),
+        (Finding("retries", ERROR), Finding("failing", ERROR, queue="q", detail="n"), False),
+        (Finding("full", ERROR), Finding("nearly_full", ERROR), True),
+        (Finding("archive_full", ERROR, queue="q"), Finding("archive", ERROR, queue="q"), True),
+        (Finding("archive_full", ERROR, queue="q"), Finding("archive", ERROR, queue="p"), False),
+        (Finding("old_pause", ERROR, queue="q", detail="n"), Finding("held_work", ERROR, queue="q", detail="m"), False),
+        (
+            Finding("hung_workflow", ERROR, queue="q", detail="order 7", job="j", more={"type": "n"}),
+            Finding("overrun", ERROR, queue="q", detail="n", job="j"),
+            True,
+        ),
+    ],
+)
+def test_a_wider_finding_takes_the_place_of_those_that_it_includes(
+    wide: Finding, narrow: Finding, is_covered: bool
+) -> None:
+    assert wide.covers(narrow.told_as) is is_covered
