@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
 
 from django.utils import formats
 from django.utils.html import format_html
@@ -10,6 +11,9 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
+
+#: ms by which the store's clock is ahead of this machine's, while a page is rendered: its times are by that clock.
+AHEAD: ContextVar[int] = ContextVar("AHEAD", default=0)
 
 
 def moment(ms: int) -> SafeString | str:
@@ -39,8 +43,8 @@ def exactly(at: datetime) -> str:
 
 
 def relative(ms: int) -> str:
-    """Return the distance from now, by this machine's clock."""
-    now = datetime.now(UTC)
+    """Return the distance from now."""
+    now = datetime.now(UTC) + timedelta(milliseconds=AHEAD.get())
     at = datetime.fromtimestamp(ms / 1000, UTC)
     seconds = (now - at).total_seconds()
     if abs(seconds) < 60:

@@ -141,9 +141,12 @@ def error_groups(
     return [group for group, _ in largest]
 
 
-def commonest_errors(types: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[State, ErrorGroup]]:
+def commonest_errors(
+    types: Sequence[tuple[str, str]], *, arguments: bool = True
+) -> dict[tuple[str, str], tuple[State, ErrorGroup]]:
     """Return the error that most jobs have, and their state, for each of these job types in one queue (queue, name): of
-    the jobs that wait for a retry, or else of the dead ones.  Those without such a job are left out.
+    the jobs that wait for a retry, or else of the dead ones.  Those without such a job are left out.  `arguments`: the
+    reader may see them.
 
     All are read together: the number of calls does not depend on that of types, but for errors with hidden values."""
     queues, found = sorted({queue for queue, _ in types}), dict[tuple[str, str], tuple[State, ErrorGroup]]()
@@ -158,7 +161,7 @@ def commonest_errors(types: Sequence[tuple[str, str]]) -> dict[tuple[str, str], 
                 largest[part.queue, part.name] = part
         left = [key for key in types if key in largest and key not in found]
         entries = [entry for key in left for entry in _groups_of(add_up([largest[key]])).values()]
-        _show_all(state, entries, arguments=True)
+        _show_all(state, entries, arguments=arguments)
         found |= {key: (state, group) for key, (group, _) in zip(left, entries, strict=True)}
     return found
 

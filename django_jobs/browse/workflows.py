@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from django_jobs.core.values import JobInfo
@@ -59,6 +59,19 @@ class Halted(NamedTuple):
     info: WorkflowInfo
     #: "stopped": a step ended without success.  "open": a batch was not closed, and nothing happens in it.
     why: str
+
+
+class Older:
+    """The workflows that nobody looked at: whether one of them needs a person shows when it is asked for."""
+
+    def __init__(self, number: int, looked_at: Collection[str]) -> None:
+        self.number, self._looked_at = number, looked_at
+
+    def __contains__(self, id: object) -> bool:
+        if not isinstance(id, str) or id in self._looked_at:
+            return False
+        info = known_workflow(id)
+        return info is not None and bool(_halt_of(info, get_store().now()))
 
 
 def workflows(offset: int = 0, limit: int = PAGE) -> WorkflowPage:
@@ -175,13 +188,20 @@ def workflow_of(job_id: str) -> str:
     return workflow if is_one else ""
 
 
-def that_cannot_go_on() -> Iterator[Halted]:
-    """Yield workflows that need a person.  Looks at the newest two thousand."""
+def that_cannot_go_on() -> tuple[list[Halted], Older]:
+    """Return the workflows that need a person, of the newest two thousand, and the older ones."""
     store = get_store()
-    now = store.now()
-    for offset in range(0, min(store.count_workflows(), _LOOKED_AT), _AT_ONCE):
+    now, number, looked_at = store.now(), store.count_workflows(), set[str]()
+    found: list[Halted] = []
+    for offset in range(0, min(number, _LOOKED_AT), _AT_ONCE):
         for info in reading.page(store, offset, _AT_ONCE):
-            if info.state == "stopped":
-                yield Halted(info, "stopped")
-            elif not info.closed and not info.counts["live"] and now - info.touched_at > IDLE:
-                yield Halted(info, "open")
+            looked_at.add(info.id)
+            found += [Halted(info, why)] if (why := _halt_of(info, now)) else []
+    return found, Older(max(0, number - _LOOKED_AT), looked_at)
+
+
+def _halt_of(info: WorkflowInfo, now: int) -> str:
+    """Return why a workflow needs a person; "" if it needs none."""
+    if info.state == "stopped":
+        return "stopped"
+    return "open" if not info.closed and not info.counts["live"] and now - info.touched_at > IDLE else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from time import time_ns
 from typing import Any, TypeVar
 
 from django.contrib import messages
@@ -19,6 +20,7 @@ from django_jobs.admin.common.addresses import quote
 from django_jobs.admin.common.navigation import Section, navigation
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
+from django_jobs.formatting import AHEAD
 from django_jobs.models import Dashboard, audit
 from django_jobs.operations import releases
 from django_jobs.operations.diagnosis import Finding
@@ -115,7 +117,19 @@ class Console:
         path = f"admin/django_jobs/dashboard/{template}"
         # Also in a project without XFrameOptionsMiddleware: in a frame, people click on what they do not see.
         headers = {"X-Frame-Options": "DENY"}
-        return TemplateResponse(self.request, path, everything, status=status, headers=headers).render()
+        response = TemplateResponse(self.request, path, everything, status=status, headers=headers)
+        token = AHEAD.set(self.ahead)
+        try:
+            return response.render()
+        finally:
+            AHEAD.reset(token)
+
+    @property
+    def ahead(self) -> int:
+        """How far (ms) the store's clock is before this machine's; 0 for a page that is shown without the store."""
+        if "counted" not in self.__dict__:  # not read, or not to be reached
+            return 0
+        return get_store().now() - time_ns() // 1_000_000
 
     def sections(self, here: str) -> list[Section]:
         """Return the tabs.  A page that needs only the database has tabs without numbers while the store is away."""

@@ -30,6 +30,8 @@ from django_jobs.stores import get_store
 FORMS: dict[str, type[forms.Form]] = {"reschedule": RescheduleForm, "kill": KillForm}
 #: More ticked boxes than two searches can show did not come from one page.
 MOST = 4 * PAGE
+#: Ticked jobs that are named on the page that asks.
+SHOWN = 20
 #: A bulk operation runs this long (s) in the request that starts it: small ones end before the page is shown.
 FIRST_STRETCH = 1.0
 
@@ -56,7 +58,7 @@ def post(console: Console, state: State, match: Match, *, only: tuple[str, str] 
         return confirm(console, state, match, verb, chosen, everything, form, once)
     details = form.cleaned_data if form is not None else {}
     if everything:
-        return start_bulk(console, state, match, verb, details)
+        return start_bulk(console, state, match, verb, details, as_of=shown_at(data.get("as_of", "")))
     return act(console, verb, chosen, details)
 
 
@@ -69,6 +71,12 @@ def started_once(verb: str, state: State, chosen: list[tuple[str, str]]) -> list
         infos = get_store().get_many(queue, [id for each, id in chosen if each == queue])
         found += [(queue, info.id) for info in infos if operations.may_have_started(info)]
     return found
+
+
+def shown_at(text: str) -> int:
+    """Return when (ms) the page that asked was made; 0 if the text does not say so.  It cannot be in the future: only
+    jobs that were there at that time are taken."""
+    return min(int(text), get_store().now()) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def references(values: list[str]) -> list[tuple[str, str]]:
@@ -87,7 +95,8 @@ def confirm(
     form: forms.Form | None,
     once: list[tuple[str, str]],
 ) -> HttpResponse:
-    """Show the page that asks for confirmation."""
+    """Show the page that asks for confirmation.  It carries its time: what comes later was not shown, and stays."""
+    as_of = get_store().now()
     counted = count_matching(state, match) if everything else None
     if counted:
         what = what_matches(state, match, counted)
@@ -105,8 +114,10 @@ def confirm(
         "narrowed": everything and (match.needs_scan or match.span is not None),
         "times": times_text(state, match),
         "chosen": console.request.POST.getlist("job")[:MOST] if not everything else [],
-        "shown": chosen[:20] if not everything else [],
+        "shown": chosen[:SHOWN] if not everything else [],
+        "more": max(0, len(chosen) - SHOWN) if not everything else 0,
         "everything": everything,
+        "as_of": as_of,
         "form": form,
         "once": len(once),
         "perhaps_once": everything and verb == "revive" and state in MAY_HAVE_STARTED,
@@ -182,7 +193,9 @@ def reason(console: Console, details: dict[str, Any]) -> str:
 bulk.ended.add(audit.write_end)
 
 
-def start_bulk(console: Console, state: State, match: Match, verb: str, details: dict[str, Any]) -> HttpResponse:
+def start_bulk(
+    console: Console, state: State, match: Match, verb: str, details: dict[str, Any], *, as_of: int
+) -> HttpResponse:
     """Start a bulk operation, run it for a moment, and show its progress."""
     operation = bulk.start(
         verb,
@@ -192,6 +205,7 @@ def start_bulk(console: Console, state: State, match: Match, verb: str, details:
         run_at=details.get("run_at", 0),
         reason=reason(console, details),
         start_again=bool(details.get("start_again")),
+        as_of=as_of,
     )
     bulk.drive(operation.id, FIRST_STRETCH)
     operation = bulk.get(operation.id) or operation

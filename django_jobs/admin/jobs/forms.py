@@ -15,6 +15,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.core.options.declared import MAX_PRIORITY
+from django_jobs.stores import get_store
 
 #: Maximum length: longer arguments could not have been enqueued.
 ARGUMENTS = 1_000_000
@@ -66,7 +67,7 @@ class PauseForm(forms.Form):
 
     def clean_until(self) -> int:
         until = int(self.cleaned_data["until"])
-        if until and until <= datetime.now(UTC).timestamp() * 1000:
+        if until and until <= get_store().now():
             raise ValidationError(_("This time has passed."))
         return until
 

@@ -41,7 +41,7 @@ def overview_context(console: Console) -> dict[str, Any]:
     workers = [each for each in known if each.info.get("state") != SILENT]
     shown = browse.series(period, counted.names) if period != "week" else None
     week = total_trend(counted.names, period) if shown is None else None
-    facts = diagnosis.measure(counted, known, shown if period == "hour" else None)
+    facts = diagnosis.measure(counted, known, shown if period == "hour" else None, arguments=console.sees_arguments)
     report = diagnosis.check(facts)
     return {
         "period": period,

@@ -119,11 +119,13 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
     (stats,) = browse.queue_stats([queue])
     period = read_period(console.request.GET, "hour")
     by = read_sorting(console.request.GET, list(TYPE_COLUMNS))
+    kinds = types(stats, by)
     context = queue_row(stats) | {
         "queue": queue,
         "period": period,
         "charts": charts(console, queue, period),
-        "types": with_sparklines(queue, types(stats, by)),
+        "types": with_sparklines(queue, kinds[:TYPES]),
+        "more_types": max(0, len(kinds) - TYPES),
         "type_columns": columns_of(TYPE_COLUMNS, by, {"period": period} if period != "hour" else {}, words="name"),
         "names": registry.names(),
         "form": form,
@@ -158,7 +160,7 @@ def types(stats: QueueStats, by: Sorting) -> list[dict[str, Any]]:
     rows = sorted(found.values(), key=lambda kind: -kind.get("enqueued", 0))
     if by.key:
         rows.sort(key=lambda kind: kind.get(by.key, 0), reverse=by.descending)
-    return rows[:TYPES]
+    return rows
 
 
 def post(console: Console, queue: str) -> HttpResponse:

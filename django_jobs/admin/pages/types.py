@@ -54,6 +54,8 @@ def type_page(console: Console, name: str) -> HttpResponse:
     stats = sorted(browse.queue_stats(queues[:QUEUES]), key=lambda each: -total_of(each, name, "enqueued"))
     period = read_period(console.request.GET, "day")
     totals = get_store().times([each.queue for each in stats]) if stats else {}
+    found, more_errors = errors(console, name, chosen)
+    own = [entry for entry in schedules.entries() if registry.current_name(entry.job) == name]
     context = {
         "period": period,
         "kept": urlencode({"queue": chosen}) if chosen else "",
@@ -64,11 +66,14 @@ def type_page(console: Console, name: str) -> HttpResponse:
         "options": options_of(definition) if definition else [],
         "queues": [queue_row(each, name) for each in stats],
         "more_queues": queues[QUEUES:],
+        "unread": 0 if chosen else unread(console, queues),
         "times": run_times(stats, totals, name),
         "charts": charts(totals, name),
-        "errors": errors(console, name, chosen),
+        "errors": found,
+        "more_errors": more_errors,
         "states": states(console, name, chosen),
-        "schedules": schedule_rows(console, name),
+        "schedules": schedule_pages.rows(console, own[:SCHEDULES]) if own else [],
+        "more_schedules": max(0, len(own) - SCHEDULES),
         "may_pause": console.may(permissions.PAUSE),
         "pause_for": PAUSE_FOR.items(),
     }
@@ -88,6 +93,13 @@ def queues_of(console: Console, name: str) -> list[str]:
     own = [definition.queue] if definition else []
     found = dict.fromkeys([*own, *(queue for _number, queue in sorted(counted)), *failed])
     return [queue for queue in found if queue in console.counted.names]
+
+
+def unread(console: Console, queues: Sequence[str]) -> int:
+    """Return the number of other queues of which nobody knows whether jobs of the type were counted there: with many
+    queues, the numbers that workers publish have no totals of job types."""
+    read = () if console.counted.at else console.counted.queues
+    return len(frozenset(console.counted.names).difference(read, queues))
 
 
 def total_of(stats: QueueStats, name: str, event: str) -> int:
@@ -177,17 +189,23 @@ def distribution(title: str, css: str, times: Histogram) -> Chart:
     return Chart(title, [(css, f"{says}, {mean}"), (css, parts)], bars, number(int(top)), within[0], beyond, False)
 
 
-def errors(console: Console, name: str, queue: str) -> list[tuple[str, browse.ErrorGroup, str, Sparkline]]:
+def errors(
+    console: Console, name: str, queue: str
+) -> tuple[list[tuple[str, browse.ErrorGroup, str, Sparkline]], list[tuple[str, int, str]]]:
     """Return the errors of jobs of the type that are dead or wait for a retry: the state, the error, its list, and when
-    its jobs died or are due."""
-    found = []
+    its jobs died or are due.  And for each state how many more errors there are, with the list that has them."""
+    found, more = [], []
     for state in (State.DEAD, State.RETRY):
         match = Match(queue, name, arguments=console.sees_arguments)
-        groups = browse.error_groups(state, match, found=failures(console, state, name, queue))[:ERRORS]
+        groups = browse.error_groups(state, match, found=failures(console, state, name, queue))
+        if (left := len(groups) - ERRORS) > 0:
+            query = urlencode(query_of(Match(queue, name)) | {"group": "1"})
+            more.append((state.value, left, f"{console.url('jobs', state.value)}?{query}"))
+        groups = groups[:ERRORS]
         for group, spark in zip(groups, error_pages.sparklines(state, groups), strict=True):
             query = urlencode(query_of(Match(queue, name, error=group.key)))
             found.append((state.value, group, f"{console.url('jobs', state.value)}?{query}", spark))
-    return found
+    return found, more
 
 
 def failures(console: Console, state: State, name: str, queue: str) -> list[FailureGroup]:
@@ -205,9 +223,3 @@ def states(console: Console, name: str, queue: str) -> list[tuple[str, labels.Te
             count = sum(group.jobs for group in failures(console, state, name, queue))
         found.append((state.value, labels.STATES[state], count, f"{console.url('jobs', state.value)}?{query}"))
     return found
-
-
-def schedule_rows(console: Console, name: str) -> list[schedule_pages.ScheduleRow]:
-    """Return the schedules that enqueue this type."""
-    own = [entry for entry in schedules.entries() if registry.current_name(entry.job) == name][:SCHEDULES]
-    return schedule_pages.rows(console, own) if own else []

@@ -29,12 +29,18 @@ class WorkerRow(NamedTuple):
     memory: int
     state: str
     release: str
+    #: the first RUNNING of its jobs, those that were started first.
     running: list[dict[str, Any]]
     children: list[dict[str, Any]]
     #: how many attempts ended in each way since it started; None: not known.
     totals: dict[str, int] | None
     #: of the last 24 hours.
     spark: Sparkline
+
+    @property
+    def more(self) -> int:
+        """The number of jobs that it runs besides `running`."""
+        return self.busy - len(self.running)
 
 
 #: Maximum jobs shown per worker.
@@ -77,7 +83,7 @@ def worker_row(worker: WorkerInfo) -> WorkerRow:
         sum(number(child.get("memory")) for child in children),
         str(info.get("state", "")),
         str(info.get("release", "")),
-        [job_row(job) for job in running[:RUNNING]],
+        sorted(map(job_row, running), key=lambda job: job["since"])[:RUNNING],
         [child_row(child) for child in children],
         totals_of(info),
         trends.sparkline(worker_trend(worker, "day")),

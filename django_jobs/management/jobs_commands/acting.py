@@ -21,6 +21,7 @@ from django_jobs.operations.matching import count_matching
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import named_arguments
 from django_jobs.serialization.record import decode, name_of
+from django_jobs.stores import get_store
 
 
 def retry_arguments(parser: ArgumentParser) -> None:
@@ -57,8 +58,11 @@ def delete(options: Mapping[str, Any]) -> CommandResult:
     return either("delete", options, State(options["all"]) if options["all"] else None)
 
 
-def confirm(word: str, state: State, match: Match) -> None:
-    """Show how many jobs match, and the first of them, and ask.  Raises CommandError unless the answer is yes."""
+def confirm(word: str, state: State, match: Match) -> int:
+    """Show how many jobs match, and the first of them, and ask.  Return when (ms) they were counted.
+
+    Raises CommandError unless the answer is yes."""
+    as_of = get_store().now()
     found = count_matching(state, match)
     some = [masked(info) for info in found.sample]
     lines = [f"  {info.id}  {plain(name_of(info.record))}  {plain(row_text(info))}" for info in some]
@@ -72,6 +76,7 @@ def confirm(word: str, state: State, match: Match) -> None:
         raise CommandError(f"{said}\nAdd --yes to {word} all that match without a question.") from None
     if answer.strip().lower() not in {"y", "yes"}:
         raise CommandError("Nothing was changed.")
+    return as_of
 
 
 def row_text(info: JobInfo) -> str:
@@ -105,10 +110,10 @@ def either(word: str, options: Mapping[str, Any], state: State | None) -> Comman
     if state not in operations.VERBS[verb]:
         raise CommandError(f"{word} does not apply to jobs that are {state}.")
     match = match_of(options, state)
-    if not options["yes"] and (query or (word == "delete" and state in WAITING)):
-        confirm(word, state, match)
+    asks = not options["yes"] and (query or (word == "delete" and state in WAITING))
+    as_of = confirm(word, state, match) if asks else 0
     again = options["yes"] and word == "retry" and not query  # with a query, it answers the question, and no more
-    operation = bulk.finish(bulk.start(verb, state, match, user="manage.py jobs", start_again=again))
+    operation = bulk.finish(bulk.start(verb, state, match, user="manage.py jobs", start_again=again, as_of=as_of))
     data = {
         "moved": operation.moved, "looked_at": operation.seen, "held": operation.held, "taken": operation.taken
     }  # fmt: skip

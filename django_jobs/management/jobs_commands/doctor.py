@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from django.core import checks
@@ -113,8 +112,11 @@ def workers(server: ServerFacts) -> Iterator[CheckLine]:
     """Say how many workers run, and which seem to be of another project.  A queue without any of them is a finding."""
     if found := get_store().workers():
         yield CheckLine("ok", "workers", f"{len(found)} running.")
-        for said in islice(strangers(found), NAMED):
-            yield CheckLine("warning", "other project", said)
+        said = list(strangers(found))
+        for line in said[:NAMED]:
+            yield CheckLine("warning", "other project", line)
+        if (more := len(said) - NAMED) > 0:
+            yield CheckLine("warning", "other project", f"And {more} more like this.")
     else:
         yield CheckLine("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
 

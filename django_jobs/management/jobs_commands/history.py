@@ -41,7 +41,8 @@ def show(options: Mapping[str, Any]) -> CommandResult:
         entries = entries.filter(actor=options["user"])
     if options["source"]:
         entries = entries.filter(source=options["source"])
-    found = list(entries[:limit])
+    found = list(entries[: limit + 1])
+    more, found = len(found) > limit, found[:limit]
     data = [
         {
             "at": entry.at.isoformat(),
@@ -60,7 +61,8 @@ def show(options: Mapping[str, Any]) -> CommandResult:
         for entry in found
     ]  # fmt: skip
     headings = ("time", "who", "by", "action", "on", "", "details")
-    return CommandResult(data, table(headings, rows) if rows else "Nobody has changed anything yet.")
+    text = table(headings, rows) if rows else "Nobody has changed anything yet."
+    return CommandResult(data, f"{text}\n\nThere are more. Use --limit." if more else text)
 
 
 def _text(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from django_jobs import browse, operations
@@ -20,6 +19,7 @@ from django_jobs.samples.worker import totals_of
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
+from django_jobs.stores import get_store
 
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 
@@ -214,8 +214,8 @@ def tags(options: Mapping[str, Any]) -> CommandResult:
 
 
 def ago(ms: int) -> str:
-    """Return how long ago, by this machine's clock."""
-    return f"{max(0.0, datetime.now(UTC).timestamp() - ms / 1000):.0f} s ago"
+    """Return how long ago, by the store's clock, as pages do."""
+    return f"{max(0, get_store().now() - ms) // 1000} s ago"
 
 
 STATS = Subcommand("Show counts per state and queue, totals and workers.", no_arguments, stats)

@@ -34,6 +34,25 @@ KINDS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("archive", "archive_full", "not_archived"), ("archive", "archive")),
 }  # fmt: skip
 
+#: Look, as `Unchecked.what` → the causes that are not found where it was not done; all others: every cause.
+FOUND_BY: Mapping[str, tuple[str, ...]] = {
+    "failures": ("failing", "retries", "retries_type"),
+    "names": ("unknown", "no_workers", "no_worker", "neglected"),
+    "server": ("server_clock", "read_only", "not_saved", "not_persistent", "evicts", "full", "nearly_full"),
+    "schedules": ("schedule_missed", "schedule_broken", "schedule_skipped", "schedule_paused", "schedules_idle"),
+    "archive": ("archive", "archive_full"),
+    "outbox": ("outbox", "outbox_held", "outbox_off"),
+    "work": ("hung", "hung_queue", "hung_workflow", "hung_batch", "overrun"),
+    "pauses": ("held_work",),
+    "notifiers": ("notifier",),
+    "workflows": ("stopped_workflow", "open_batch"),
+}
+#: A cause → the one whose place it takes: while the first is there, nobody can say that the second is over.
+WIDER: Mapping[str, str] = {
+    "no_workers": "no_worker", "retries": "retries_type", "old_pause": "held_work", "archive_full": "archive",
+    "full": "nearly_full", "hung_workflow": "overrun", "hung_batch": "overrun",
+}  # fmt: skip
+
 
 COUNTED: dict[str, Callable[[int], str]] = {
     "no_workers": lambda n: ngettext(

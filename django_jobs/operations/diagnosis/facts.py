@@ -6,7 +6,7 @@ reached ends the measurement, with StoreUnavailable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter, time
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +22,8 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.operations import kept
 from django_jobs.operations.diagnosis import acknowledging, failing, looks
 from django_jobs.operations.diagnosis.acknowledging import Acknowledged
+from django_jobs.operations.diagnosis.causes import FOUND_BY, KINDS
+from django_jobs.operations.diagnosis.finding import parts_of
 from django_jobs.operations.diagnosis.late import LateSchedule, late_schedules
 from django_jobs.operations.matching import behind_type
 from django_jobs.serialization.checked import is_moment
@@ -30,8 +32,6 @@ from django_jobs.stores.values.answers import ParkedName
 
 #: At most this many schedules are checked: the last scheduled time of each must be computed.
 SCHEDULES = 200
-#: Queues whose archive list or unknown names are asked for.
-QUEUES = 5
 
 #: What does not keep the jobs of a queue from starting.
 ELSEWHERE = frozenset({"schedules", "archive", "outbox", "notifiers", "workflows"})
@@ -52,6 +52,21 @@ class Unchecked(NamedTuple):
     why: str = ""
     #: how many queues, schedules or workflows; 0 = all.
     number: int = 0
+    #: their names; () = all.
+    left: Container[str] = ()
+    #: the causes that may be there unseen; () = all that the look finds.
+    causes: Collection[str] = ()
+
+    def hides(self, key: str) -> bool:
+        """Return whether the finding with this key may be there although it was not found."""
+        cause, queue, detail, job = parts_of(key)
+        if cause not in (self.causes or FOUND_BY.get(self.what, KINDS)):
+            return False
+        if self.left == ():
+            return True
+        # A finding of the whole fleet adds up the numbers of all queues.
+        is_sum = self.what == "counts" and not (queue or detail or job)
+        return is_sum or any(name in self.left for name in (queue, detail.partition("\t")[0], job))
 
 
 class ArchiveWaiting(NamedTuple):
@@ -129,10 +144,13 @@ def measure(
     hour: browse.Series | None = None,
     server: ServerFacts | None = None,
     queue: str = "",
+    *,
+    arguments: bool = True,
 ) -> Facts:
     """Check everything; what the caller has read already is not read again.  Raises StoreUnavailable.
 
-    `workers`: with those that are silent.  `queue`: check only what concerns the jobs of this queue."""
+    `workers`: with those that are silent.  `queue`: check only what concerns the jobs of this queue.
+    `arguments`: the reader may see them, and so the errors that quote them."""
     store = get_store()
     counted = browse.job_counts([queue] if queue else None) if counted is None else counted
     known = store.workers(silent=True) if workers is None else workers
@@ -140,11 +158,13 @@ def measure(
     silent = [each for each in known if each.info.get("state") == SILENT]
     unchecked: list[Unchecked] = []
     if counted.missing:
-        unchecked.append(Unchecked("counts", number=counted.missing))
+        left = frozenset(counted.names) - counted.queues.keys()
+        unchecked.append(Unchecked("counts", number=counted.missing, left=left))
     if len(counted.names) > LIVE_QUEUES and not counted.at:
         unchecked.append(Unchecked("failures", "there are many queues, and no worker publishes their numbers"))
-    if (left := len(counted.holding(State.BLOCKED)) - LIVE_QUEUES) > 0:
-        unchecked.append(Unchecked("names", f"too many queues have blocked jobs ({left} were left out)"))
+    if blocked := counted.holding(State.BLOCKED)[LIVE_QUEUES:]:
+        why = f"too many queues have blocked jobs ({len(blocked)} were left out)"
+        unchecked.append(Unchecked("names", why, left=frozenset(blocked), causes=("unknown",)))
 
     def look(what: str, read: Callable[[], Seen]) -> Seen | None:
         if queue and what in ELSEWHERE:
@@ -164,8 +184,10 @@ def measure(
     has_retries = counted.counts.get(State.RETRY, 0) >= failing.RETRIES
     now = store.now()
     work = look("work", lambda: looks.running_work(counted, workers, now))
-    types, left_out = look("failures", lambda: failing.failing_types(counted, now)) or (None, 0)
-    behind, uncounted = look("pauses", lambda: behind_types(counted)) or ({}, 0)
+    types, left_out = look("failures", lambda: failing.failing_types(counted, now, arguments=arguments)) or (None, ())
+    behind, uncounted = look("pauses", lambda: behind_types(counted)) or ({}, ())
+    waiting, unarchived = look("archive", lambda: archive_waiting(counted)) or (None, ())
+    halted, older = look("workflows", browse.that_cannot_go_on) or (None, None)
     facts = Facts(
         now=now,
         counted=counted,
@@ -174,44 +196,43 @@ def measure(
         hour=hour if hour or not has_retries else look("failures", lambda: browse.series("hour", counted.names)),
         server=server.about if server else None,
         clock_off=server.clock_off if server else 0.0,
-        archive=look("archive", lambda: archive_waiting(counted)),
+        archive=waiting,
         outbox=look("outbox", kept.contents),
         silent=silent,
         acknowledged=acknowledging.read(now),
         notifiers=look("notifiers", failed_notifiers) if get_settings().notify else (),
         work=work,
         types=types,
-        halted=look("workflows", lambda: list(browse.that_cannot_go_on())),
+        halted=halted,
         behind=behind,
         lease=get_settings().lease * 1000,
         pull_queues=look("names", remote.pull_queues) or frozenset(),
     )
-    if work is not None and work.left_out:
-        unchecked.append(Unchecked("work", number=work.left_out))
-    if left_out:
-        unchecked.append(Unchecked("failures", number=left_out))
-    if uncounted:
-        unchecked.append(Unchecked("pauses", number=uncounted))
+    parts = {"failures": left_out, "pauses": uncounted, "archive": unarchived, "work": work.left_out if work else ()}
+    unchecked += [Unchecked(what, "", len(left), frozenset(left)) for what, left in parts.items() if left]
+    if older is not None and older.number:
+        unchecked.append(Unchecked("workflows", "", older.number, older))
     if facts.server is not None and "unknown" in (facts.server.get("eviction_policy"), facts.server.get("role")):
-        unchecked.append(Unchecked("server", "it does not tell them"))
+        unchecked.append(Unchecked("server", "it does not tell them", causes=("evicts", "read_only")))
     if entries := look("schedules", schedules.entries):
         some = entries[:SCHEDULES]
         if len(some) < len(entries):
-            unchecked.append(Unchecked("schedules", number=len(entries) - len(some)))
+            left = frozenset(entry.label or entry.id for entry in entries[SCHEDULES:])
+            unchecked.append(Unchecked("schedules", "", len(entries) - len(some), left))
         checked = look("schedules", lambda: late_schedules(some, facts.now))
         late, active = checked if checked is not None else (None, 0)
         facts = replace(facts, late=late, schedules=active)
     return replace(facts, unchecked=tuple(unchecked))
 
 
-def behind_types(counted: browse.JobCounts) -> tuple[dict[tuple[str, str], int], int]:
-    """Return how many jobs wait behind each paused job type, and the number of pauses for which nobody knows."""
-    found, uncounted, deadline = dict[tuple[str, str], int](), 0, monotonic() + COUNTED
+def behind_types(counted: browse.JobCounts) -> tuple[dict[tuple[str, str], int], list[str]]:
+    """Return how many jobs wait behind each paused job type, and the types of the pauses for which nobody knows."""
+    found, uncounted, deadline = dict[tuple[str, str], int](), list[str](), monotonic() + COUNTED
     for stats in counted.queues.values():
         for name in () if stats.paused else stats.paused_types:
             number, whole = behind_type(stats, name, deadline)
             found[stats.queue, name] = number
-            uncounted += not (number or whole)
+            uncounted += [] if number or whole else [name]
     return found, uncounted
 
 
@@ -237,18 +258,18 @@ def _is_failure(value: list[Any]) -> bool:
     return len(value) == 2 and is_moment(value[0]) and isinstance(value[1], str)
 
 
-def archive_waiting(counted: browse.JobCounts) -> list[ArchiveWaiting]:
-    """Return the queues whose finished jobs wait for the archiver, most first."""
+def archive_waiting(counted: browse.JobCounts) -> tuple[list[ArchiveWaiting], list[str]]:
+    """Return the queues whose finished jobs wait for the archiver, most first, and those that were left out."""
     if get_settings().archive is None:
-        return []
+        return [], []
     store = get_store()
-    waiting = sorted((stats.unarchived, name) for name, stats in counted.queues.items() if stats.unarchived)
+    waiting = sorted((-stats.unarchived, name) for name, stats in counted.queues.items() if stats.unarchived)
     found = []
-    for number, queue in waiting[: -QUEUES - 1 : -1]:
+    for less, queue in waiting[:LIVE_QUEUES]:
         first = store.archive_batch(queue, 1)
         if first:
-            found.append(ArchiveWaiting(queue, number, first[0][1].at, store.options.backlog))
-    return found
+            found.append(ArchiveWaiting(queue, -less, first[0][1].at, store.options.backlog))
+    return found, [name for _, name in waiting[LIVE_QUEUES:]]
 
 
 def work_of(counted: browse.JobCounts, queue: str) -> int:

@@ -50,16 +50,19 @@ class TypeNumbers(NamedTuple):
     state: str = ""
 
 
-def failing_types(counted: browse.JobCounts, now: int) -> tuple[list[TypeNumbers], int]:
+def failing_types(
+    counted: browse.JobCounts, now: int, *, arguments: bool = True
+) -> tuple[list[TypeNumbers], list[str]]:
     """Return the job types of which many attempts failed in the last minutes, or many jobs wait for a retry, and the
-    number of queues that were left out.
+    queues that were left out.
 
-    With many queues, those are read that have jobs that failed: their samples would take too long."""
+    `arguments`: the reader may see them, and so the errors that quote them.  With many queues, those are read that have
+    jobs that failed: their samples would take too long."""
     names = list(counted.queues)
     if len(names) > LIVE_QUEUES:
         failed = {name: n for name, stats in counted.queues.items() if (n := _failed(stats))}
         names = sorted(failed, key=lambda name: (-failed[name], name))
-    queues, left_out = names[:LIVE_QUEUES], len(names[LIVE_QUEUES:])
+    queues, left_out = names[:LIVE_QUEUES], names[LIVE_QUEUES:]
     store = get_store()
     fine = store.samples(queues, FINE, types=True) if queues else {}
     found = {
@@ -77,7 +80,7 @@ def failing_types(counted: browse.JobCounts, now: int) -> tuple[list[TypeNumbers
     coarse = store.samples(sorted({queue for queue, _ in found}), COARSE, types=True) if found else {}
     worst = sorted(found.values(), key=lambda each: (-each.failed, -each.retrying, each.queue, each.name))
     compared = [each._replace(usual=_usual_part(coarse.get(each.queue), each.name, now)) for each in worst]
-    return _with_errors(compared), left_out
+    return _with_errors(compared, arguments), left_out
 
 
 def _failed(stats: QueueStats) -> int:
@@ -145,9 +148,10 @@ def _retrying(queues: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
     return found
 
 
-def _with_errors(worst: Sequence[TypeNumbers]) -> list[TypeNumbers]:
+def _with_errors(worst: Sequence[TypeNumbers], arguments: bool) -> list[TypeNumbers]:
     """Add the commonest error to each of the first."""
-    found = browse.commonest_errors([(each.queue, each.name) for each in worst[:ERRORS]]) if worst else {}
+    first = [(each.queue, each.name) for each in worst[:ERRORS]]
+    found = browse.commonest_errors(first, arguments=arguments) if worst else {}
     queues, signatures = {queue for queue, _ in found}, {group.signature for _, group in found.values()}
     kept, _ = get_store().errors(sorted(queues), sorted(signatures))
     seen = {(each.queue, each.signature): each for each in kept}

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.utils.translation import gettext as _
 
 from django_jobs.formatting import duration, exact, number, plain
-from django_jobs.operations.diagnosis.causes import ACTS, COUNTED, KINDS, PLAIN
+from django_jobs.operations.diagnosis.causes import ACTS, COUNTED, KINDS, PLAIN, WIDER
 
 #: Longest name or reason in a sentence.
 LENGTH = 120
@@ -67,9 +67,24 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """What makes it the same finding at another time."""
-        which = self.job if self.cause in ("stopped_workflow", "open_batch") else ""
+        """What makes it the same finding at another time: that of another job or workflow is another."""
+        return self._key(self.job if self.cause in OF_A_JOB or self.cause in OF_A_WORKFLOW else "")
+
+    @property
+    def told_as(self) -> str:
+        """The key under which NOTIFY tells it.  Jobs of one type that hang are told once: there may be hundreds."""
+        return self._key(self.job if self.cause in OF_A_WORKFLOW else "")
+
+    def _key(self, which: str) -> str:
         return "\t".join((self.cause, self.queue, self.detail, which))
+
+    def covers(self, key: str) -> bool:
+        """Return whether it stands in the place of the finding that is told under this key, which is not over."""
+        cause, queue, detail, _job = parts_of(key)
+        if WIDER.get(self.cause) != cause:
+            return False
+        name = str(self.more["type"]) if self.cause in ("hung_workflow", "hung_batch") else self.detail
+        return not self.queue or (queue, detail) == (self.queue, name)
 
     @property
     def says(self) -> str:
@@ -87,6 +102,8 @@ class Finding:
     @property
     def act(self) -> str:
         """What helps; "" if the sentence says it."""
+        if self.cause == "failing" and not self.reason:  # of further types the error is not read
+            return ""
         return ACTS[self.cause]() if self.cause in ACTS else ""
 
     @property
@@ -95,6 +112,17 @@ class Finding:
         return LINKS.get(self.cause, _queue)(self)
 
 
+def parts_of(key: str) -> tuple[str, str, str, str]:
+    """Return cause, queue, detail and job of a key."""
+    cause, _, rest = key.partition("\t")
+    queue, _, rest = rest.partition("\t")
+    detail, _, job = rest.rpartition("\t")
+    return cause, queue, detail, job
+
+
+#: Causes that concern one job, or one workflow.
+OF_A_JOB = frozenset({"hung", "hung_workflow", "hung_batch", "overrun"})
+OF_A_WORKFLOW = frozenset({"stopped_workflow", "open_batch"})
 #: Causes whose number is a time in ms.
 IN_MS = frozenset({"latency", "hung_queue", "neglected", "silent", "clock", "overrun"})
 

@@ -3,7 +3,7 @@ number of queues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django_jobs import browse
@@ -60,8 +60,8 @@ class Work(NamedTuple):
     long: Sequence[LongRun] = ()
     #: queue with waiting work → when the last of its running jobs was started (ms), and its id.
     latest: Mapping[str, tuple[int, str]] = {}
-    #: queues with waiting work that were not looked at.
-    left_out: int = 0
+    #: queues with waiting work, or with jobs that run for long, that were not looked at.
+    left_out: Collection[str] = ()
 
 
 # -- what runs -----------------------------------------------------------------
@@ -93,7 +93,8 @@ def running_work(counted: browse.JobCounts, workers: Iterable[WorkerInfo], now: 
             held.update(each.holders)
         found[key] = each
     found |= _with_flows([each for each in found.values() if each.overruns(now)][:JOBS], infos)
-    return Work(list(found.values()), latest, max(0, len(waiting) - LIVE_QUEUES, len(names) - LIVE_QUEUES))
+    left_out = {*(stats.queue for stats in waiting[LIVE_QUEUES:]), *names[LIVE_QUEUES:]}
+    return Work(list(found.values()), latest, left_out)
 
 
 def _waits(stats: QueueStats) -> bool:

@@ -13,8 +13,9 @@ from django.utils.module_loading import import_string
 from django.utils.translation import override
 
 from django_jobs.conf import get_settings
+from django_jobs.operations.diagnosis.causes import KINDS
 from django_jobs.operations.diagnosis.facts import NOTIFIERS
-from django_jobs.operations.diagnosis.finding import Finding, Severity
+from django_jobs.operations.diagnosis.finding import Finding, Severity, parts_of
 from django_jobs.operations.diagnosis.report import check, described
 from django_jobs.stores import get_store
 
@@ -67,14 +68,16 @@ def notify() -> int:
     if not store.update_document(DOCUMENT, {TURN: now + EVERY}, expected={TURN: turn}):
         return 0
     report = check()
-    current = {each.key: each for each in report.findings if each.severity is not Severity.NOTICE}
+    current = {each.told_as: each for each in reversed(report.findings) if each.severity is not Severity.NOTICE}
+    current = dict(reversed(current.items()))  # the worst first, and of several that are told as one, the first
     due = [(key, notice_of(found)) for key, found in current.items() if _is_due(told.get(key), "started", now)]
-    muted = {found.key for found, _ in report.acknowledged}
-    if not report.unchecked:  # a rule that could not run does not say that its findings are over
-        ended = [key for key in told if key not in current and key not in muted and _is_due(told[key], "ended", now)]
-        due += [(key, _ended(told[key])) for key in ended]
+    kept = {*current, *(found.told_as for found, _ in report.acknowledged)}
+    # A rule that could not run does not say that its findings are over, nor does a version that has not this rule.
+    over = [key for key in told if key not in kept and parts_of(key)[0] in KINDS and not report.may_hide(key)]
+    due += [(key, _ended(told[key])) for key in over if _is_due(told[key], "ended", now)]
     for key, notice in due[:AT_ONCE]:
-        entry = {**asdict(notice), "at": now, "done": False}
+        # The time of this message: those before it may have taken so long that it would count as one of a dead sender.
+        entry = {**asdict(notice), "at": store.now(), "done": False}
         if store.update_document(DOCUMENT, {key: entry}, expected={key: told.get(key)}):
             tell(notice)
             after = {**entry, "done": True} if notice.event == "started" else None
@@ -90,7 +93,7 @@ def _is_due(entry: Any, event: str, now: int) -> bool:
         return True
     if entry.get("event") != event:
         return True
-    return not entry.get("done") and now - entry["at"] >= AGAIN
+    return not entry.get("done") and abs(now - entry["at"]) >= AGAIN  # the clock may have been put back
 
 
 def notice_of(found: Finding) -> Notice:

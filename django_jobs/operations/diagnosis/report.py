@@ -50,6 +50,12 @@ class Report:
         """A sentence about each thing that could not be checked, in the language of the reader."""
         return [unchecked_text(each) for each in self.unchecked]
 
+    def may_hide(self, key: str) -> bool:
+        """Return whether the finding that is told under this key may be there although it is not among `findings`: it
+        could not be looked for, or one of a wider cause stands in its place."""
+        there = (*self.findings, *(each for each, _ in self.acknowledged))
+        return any(each.hides(key) for each in self.unchecked) or any(each.covers(key) for each in there)
+
     def lines(self) -> list[tuple[Finding, int]]:
         """Return at most LINES findings of each cause, and with the last of them how many more there are."""
         return some_of(self.findings)
@@ -185,6 +191,16 @@ NUMBERED: dict[str, Callable[[int], str]] = {
     "pauses": lambda n: ngettext(
         "The jobs behind %(n)s paused job type were not counted.",
         "The jobs behind %(n)s paused job types were not counted.",
+        n,
+    ),
+    "archive": lambda n: ngettext(
+        "Whether the finished jobs of %(n)s queue wait too long for the archive was not checked.",
+        "Whether the finished jobs of %(n)s queues wait too long for the archive was not checked.",
+        n,
+    ),
+    "workflows": lambda n: ngettext(
+        "%(n)s older workflow was not checked.",
+        "%(n)s older workflows were not checked.",
         n,
     ),
     "failures": lambda n: ngettext(

@@ -52,7 +52,7 @@ def why(info: JobInfo, counted: browse.JobCounts | None = None, *, arguments: bo
     if info.state in FINISHED:
         return Why(info, reason, ())
     holders = reason.values.get("holders", ())
-    found = check(measure(queue=info.queue)).findings
+    found = check(measure(queue=info.queue, arguments=arguments)).findings
     return Why(info, reason, [each for each in found if concerns(each, info, holders)])
 
 

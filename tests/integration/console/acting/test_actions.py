@@ -17,6 +17,7 @@ from django_jobs.models.audit import AuditEntry
 from django_jobs.operations import bulk
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
+from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, worker_info
 
@@ -232,3 +233,44 @@ def test_who_may_not_see_arguments_acts_on_a_group_all_the_same(
     assert "no such user: ada" not in asked
     client.post(address, {"verb": "delete", "scope": "all", "confirmed": "1"})
     assert browse.job_counts().counts["dead"] == 2
+
+
+def confirmed(page: str) -> dict[str, str]:
+    """What the form of the page that asks would send."""
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
+
+
+@pytest.mark.parametrize("invalid_first", [False, True])
+def test_a_job_that_comes_after_the_page_that_asks_is_left_alone(
+    console_store: Store, filler: Filler, root: Client, clock: Clock, invalid_first: bool
+) -> None:
+    shown = [filler.make(State.RETRY) for _ in range(3)]
+    asked = root.post(f"{BASE}jobs/retry/?q=timed", {"verb": "kill", "scope": "all"}).text
+    assert "3 jobs match" in asked
+    clock.advance(1_000)
+    later = filler.make(State.RETRY)
+    sent = {**confirmed(asked), "verb": "kill"}
+    if invalid_first:  # the same page again, with a new number: then the job was shown
+        again = root.post(f"{BASE}jobs/retry/?q=timed", {**sent, "reason": "x" * 501}).text
+        assert "4 jobs match" in again
+        sent, shown, later = {**confirmed(again), "verb": "kill"}, [*shown, later], ""
+    root.post(f"{BASE}jobs/retry/?q=timed", {**sent, "reason": "wrong"})
+    assert {state_of(console_store, id) for id in shown} == {State.DEAD}
+    assert not later or state_of(console_store, later) is State.RETRY
+
+
+@pytest.mark.parametrize("as_of", ["", "x", "-1", "9" * 15, "9" * 400, "²"])
+def test_a_page_that_asks_cannot_have_been_made_later_than_now(
+    console_store: Store, filler: Filler, root: Client, clock: Clock, as_of: str
+) -> None:
+    id = filler.make(State.DEAD)
+    root.post(f"{BASE}jobs/dead/", {"verb": "delete", "scope": "all", "confirmed": "1", "as_of": as_of})
+    (operation,) = bulk.operations_list()
+    assert operation.started == clock()
+    assert state_of(console_store, id) is None
+
+
+def test_the_page_that_asks_says_how_many_chosen_jobs_it_does_not_name(filler: Filler, root: Client) -> None:
+    ids = [filler.make(State.DEAD) for _ in range(25)]
+    page = root.post(f"{BASE}jobs/dead/", {"verb": "delete", "job": [f"default/{id}" for id in ids]}).text
+    assert "and 5 more" in page

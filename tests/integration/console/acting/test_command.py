@@ -21,6 +21,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from tests.conftest import Clock
 from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
 
 pytestmark = pytest.mark.django_db
@@ -126,6 +127,12 @@ def test_nothing_that_a_terminal_obeys_is_printed(console_store: Store, filler: 
     fill_hostile(console_store)
     for state in ("dead", "retry", "running", "succeeded", "scheduled", "cancelled"):
         assert MARKUP[:30] in jobs("list", state)
+
+
+def test_the_age_of_a_check_in_is_by_the_clock_of_the_store(console_store: Store, clock: Clock) -> None:
+    console_store.publish_worker("web-1:4711", worker_info(), 60_000)
+    clock.advance(42_000)
+    assert "42 s ago" in jobs("workers")
 
 
 def test_workers_are_listed(console_store: Store) -> None:
@@ -460,6 +467,31 @@ def test_deleting_all_jobs_that_have_not_run_asks_first(console_store: Store, mo
     assert console_store.stats(["default"])[0].counts["queued"] == 0
     answer("")
     jobs("delete", "--all", "scheduled", "--yes")
+
+
+def test_a_job_that_comes_while_the_command_asks_is_left_alone(
+    console_store: Store, filler: Filler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, later = filler.make(State.DEAD), list[str]()
+
+    def answer(question: str) -> str:
+        assert "1 dead job" in question
+        clock.advance(1_000)
+        later.append(filler.make(State.DEAD))
+        return "y"
+
+    monkeypatch.setattr("builtins.input", answer)
+    jobs("delete", "--query", "state:dead")
+    assert state_of(console_store, shown) is None
+    assert state_of(console_store, later[0]) is State.DEAD
+
+
+def test_the_history_says_if_there_is_more_of_it(console_store: Store) -> None:
+    for _ in range(2):
+        jobs("pause", "default")
+    assert "There are more." in jobs("history", "--limit", "1")
+    assert "There are more." not in jobs("history", "--limit", "2")
+    assert len(as_json("history", "--limit", "1")) == 1
 
 
 def test_no_queue_is_not_all_queues() -> None:

@@ -215,6 +215,14 @@ def test_workers_of_another_project_are_told(live: Store, settings: Any, monkeyp
     assert "different values of NAMESPACE" in said
 
 
+def test_of_many_workers_that_differ_the_others_are_counted(live: Store) -> None:
+    for n in range(8):
+        more = {"jobs": [f"blog.publish_{n}"], "job_count": 1, "knows": str(n)}
+        live.publish_worker(f"blog-{n}:1", worker_info(**more), 60_000)
+    said = others(doctor()[1])
+    assert (len(said), said[-1]) == (6, "And 3 more like this.")
+
+
 def test_workers_of_this_project_are_not_told(live: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.settings")
     ours = {"settings": "shop.settings", "jobs": registry.names(), "job_count": len(registry.names())}

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django_jobs.admin.jobs.forms import end_of
 from django_jobs.models.audit import AuditEntry
 from django_jobs.stores.redis import Store
+from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 
@@ -63,3 +64,15 @@ def test_until_nine_is_the_next_nine_of_the_clock_on_the_wall(now: str, end: str
     at, until = (int(datetime.fromisoformat(each).replace(tzinfo=UTC).timestamp() * 1000) for each in (now, end))
     with timezone.override("Europe/Berlin"):
         assert end_of("9:00", at) == until
+
+
+def test_whether_the_end_of_a_pause_has_passed_is_told_by_the_clock_of_the_store(
+    console_store: Store, filler: Filler, root: Client, clock: Clock
+) -> None:
+    filler.add()
+    for ahead, is_paused in ((-60_000, False), (60_000, True)):
+        until = datetime.fromtimestamp((clock() + ahead) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        with timezone.override(UTC):
+            page = root.post(f"{BASE}queues/default/", {"do": "pause", "until": until}, follow=True).text
+        assert ("This time has passed." in page) is not is_paused
+        assert bool(console_store.stats(["default"])[0].paused) is is_paused

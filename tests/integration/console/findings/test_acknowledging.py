@@ -14,6 +14,8 @@ from django.test import Client
 
 from django_jobs.models import AuditEntry
 from django_jobs.operations import diagnosis
+from django_jobs.operations.diagnosis import facts
+from django_jobs.operations.diagnosis.looks import LongRun, Work
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
@@ -109,6 +111,18 @@ def test_the_overview_has_a_button_for_those_who_may(
     root.post(address, {"key": found.key, "withdraw": "1"})
     assert len(subjects()) == 2
     assert "This finding is over." in root.post(address, {**given, "key": "x"}, follow=True).text
+
+
+def test_another_job_that_hangs_is_not_muted_with_the_first(
+    safe_store: Store, clock: Clock, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [LongRun("mail", id, "shop.import", clock() - 600_000, 1000) for id in ("a", "b")]
+    monkeypatch.setattr(facts.looks, "running_work", lambda *_: Work(long))
+    first, second = diagnosis.check().findings
+    assert "Job b (shop.import)" in root.get(f"{BASE}acknowledge/", {"key": second.key}).text
+    root.post(f"{BASE}acknowledge/", {"key": second.key, "hours": "72", "reason": "a huge import"})
+    assert [each.job for each in diagnosis.check().findings] == [first.job] == ["a"]
+    assert [each.job for each, _ in diagnosis.check().acknowledged] == ["b"]
 
 
 @pytest.mark.parametrize("value", [7, [], ["a", "b", "c"], [2**60, 1, 2], None, {"a": 1}])

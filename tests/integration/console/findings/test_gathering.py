@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.transport import Transport
 from tests.conftest import Clock
+from tests.integration.console.workflows import flows
 from tests.support.console_data import Filler, worker_info
 
 pytestmark = pytest.mark.django_db
@@ -63,3 +66,44 @@ def test_looking_costs_a_bounded_number_of_round_trips(
     stuck = [each for each in report.findings if each.cause == "hung"]
     assert len(stuck) == min(queues, 20)
     assert [each.number for each in report.unchecked if each.what == "work"] == [480] * (queues == 500)
+
+
+def test_the_backlog_of_the_archive_is_looked_at_behind_that_of_busier_queues(
+    safe_store: Store, make_store: Callable[..., Store], clock: Clock, settings: Any
+) -> None:
+    """The queues that are left out are counted."""
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "ARCHIVE": {"DAYS": 30}}
+    archiving = make_store(archive=True)
+    use_store(archiving)
+    filler = Filler(archiving)
+    filler.make(State.SUCCEEDED, queue="stuck")
+    clock.advance(3_600_000)
+    busier = [f"q{n:02}" for n in range(22)]
+    for queue in 2 * busier[:6]:
+        filler.make(State.SUCCEEDED, queue=queue)
+    report = diagnosis.check()
+    assert [each.queue for each in report.findings if each.kind == "archive"] == ["stuck"]
+    assert [each.what for each in report.unchecked] == []
+    for queue in 2 * busier[6:]:
+        filler.make(State.SUCCEEDED, queue=queue)
+    browse.publish_snapshot()
+    said = diagnosis.check().unchecked_texts
+    assert said == ["Whether the finished jobs of 3 queues wait too long for the archive was not checked."]
+
+
+def test_workflows_that_are_not_looked_at_are_said_and_not_over(
+    safe_store: Store, clock: Clock, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "ON_COMMIT": False}
+    use_store(safe_store)
+    stopped = flows.order(safe_store, dead="packed")
+    (found,) = [each for each in diagnosis.check().findings if each.kind == "stopped_workflow"]
+    clock.advance(1_000)
+    whole, later = flows.order(safe_store), flows.order(safe_store)
+    for limit in ("_LOOKED_AT", "_AT_ONCE"):
+        monkeypatch.setattr(import_module("django_jobs.browse.workflows"), limit, 1)
+    report = diagnosis.check()
+    assert report.unchecked_texts == ["2 older workflows were not checked."]
+    assert report.may_hide(found.key)
+    for id in (whole, later, "w" + "0" * 32):
+        assert not report.may_hide(found.key.replace(stopped, id))

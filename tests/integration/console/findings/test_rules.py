@@ -217,6 +217,13 @@ def test_nothing_is_cut_without_saying_how_many_more() -> None:
     assert [left for _, left in report.lines()] == [0, 0, 0, 0, 495]
 
 
+def test_a_type_whose_error_was_not_read_does_not_say_that_it_stands_beside() -> None:
+    numbers = TypeNumbers("mail", "n", 10, 10, None, 0)
+    for error, is_beside in (("ValueError: no", True), ("", False)):
+        (found,) = diagnosis.findings_of(facts(types=[numbers._replace(error=error)]))
+        assert ("The error is beside it" in found.act) is is_beside
+
+
 @pytest.mark.parametrize("state", ["stopping", "quiet"])
 def test_a_worker_that_takes_no_more_jobs_serves_no_queue(state: str) -> None:
     worker = WorkerInfo("web-1", NOW, worker_info(queues=["mail"], state=state))
@@ -269,6 +276,21 @@ def test_work_without_a_worker_is_red_in_any_state(console_store: Store, filler:
     assert {"no_worker"} <= kinds()
     assert "2 jobs of default are waiting, and no worker serves this queue." in root.get(BASE).text
     assert "No problems" not in root.get(BASE).text
+
+
+def test_the_error_of_a_failing_type_quotes_arguments_only_for_those_who_may_see_them(
+    safe_store: Store, filler: Filler, root: Client, person: Callable[..., Client]
+) -> None:
+    for _ in range(12):
+        filler.make(State.DEAD, "order of bob@example.com is unknown", call=[[1], {"email": "bob@example.com"}])
+    job = filler.add()
+    for page in (BASE, f"{BASE}job/default/{job}/"):
+        assert "TimeoutError: order of bob@example.com is unknown" in root.get(page).text
+    reader = person("view_jobs")
+    for page in (BASE, f"{BASE}job/default/{job}/"):
+        text = reader.get(page).text
+        assert "TimeoutError: order of" in text
+        assert "bob" not in text
 
 
 def test_retries_that_pile_up(safe_store: Store, filler: Filler, root: Client) -> None:

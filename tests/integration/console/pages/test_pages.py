@@ -10,6 +10,7 @@ from django.test import Client
 from django_jobs.core.values import Job, NewJob, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
+from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, fill_typical, worker_info
 
@@ -164,3 +165,9 @@ def test_the_overview_has_the_jobs_that_have_been_running_longest(console_store:
     shown = root.get(BASE).text.partition("Running longest")[2]
     assert re.findall(r"/job/mail/(j\d\d)/", shown) == [f"j{n:02}" for n in range(13, 3, -1)]
     assert "no id" not in shown
+
+
+def test_ages_are_by_the_clock_of_the_store(console_store: Store, filler: Filler, root: Client, clock: Clock) -> None:
+    filler.make(State.DEAD)
+    clock.advance(3 * 3_600_000)
+    assert "3\xa0hours ago</time>" in root.get(f"{BASE}jobs/dead/").text

@@ -11,13 +11,15 @@ import pytest
 from django.contrib.admin.utils import quote as quoted
 from django.test import Client
 
+from django_jobs import browse
 from django_jobs.admin.pages import types
 from django_jobs.core.times import added, read_slots, slots_of
 from django_jobs.core.values import Completed, State
 from django_jobs.models import Schedule
+from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
-from tests.support.console_data import Filler
+from tests.support.console_data import Filler, worker_info
 
 pytestmark = pytest.mark.django_db
 
@@ -136,3 +138,70 @@ def test_without_the_permission_errors_show_no_arguments(
     text = person("view_jobs").get(PAGE).text
     assert "of bob" not in text
     assert 'name="for"' not in text
+
+
+def many_queues(settings: Any, store: Store, number: int) -> list[str]:
+    names = ["default", *(f"tenant-{n:02}" for n in range(number))]
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {name: {} for name in names}}
+    use_store(store)
+    return names
+
+
+def test_queues_that_are_left_out_of_its_numbers_are_named(
+    console_store: Store, filler: Filler, root: Client, settings: Any
+) -> None:
+    for queue in many_queues(settings, console_store, 4):
+        filler.make(State.SUCCEEDED, queue=queue)
+    text = root.get(PAGE).text
+    left = text.partition("More queues:")[2].partition("</p>")[0]
+    assert len(re.findall(r"\?queue=[\w-]+", left)) == 2
+    assert "The totals, charts and run times are without them." in left
+    assert "without them" not in root.get(f"{PAGE}?queue=tenant-01").text
+
+
+def test_it_does_not_say_that_no_queue_has_counted_what_it_has_not_read(
+    console_store: Store, filler: Filler, root: Client, settings: Any
+) -> None:
+    """The numbers that workers publish of many queues have no totals of job types."""
+    many_queues(settings, console_store, 30)
+    filler.make(State.SUCCEEDED, name="shop.unknown_here", queue="tenant-07")
+    page = f"{BASE}types/{quoted('shop.unknown_here')}/"
+    browse.publish_snapshot()
+    text = root.get(page).text
+    assert "No queue has counted" not in text
+    assert "Whether 31 other queues have counted jobs of this type was not read" in text
+    assert "was not read" not in root.get(f"{page}?queue=tenant-07").text
+    many_queues(settings, console_store, 3)
+    assert "was not read" not in root.get(page).text
+
+
+def test_errors_and_schedules_that_are_not_shown_are_counted(
+    console_store: Store, filler: Filler, root: Client
+) -> None:
+    for n in range(13):
+        filler.make(State.DEAD, "no", f"shop.errors.E{n}")
+    for n in range(22):
+        Schedule.objects.create(name=f"nightly-{n}", job="shop.send_receipt", cron="0 3 * * *")
+    text = root.get(PAGE).text
+    more = re.findall(r'<a href="([^"]*)">([^<]*and \d+ more)</a>', text)
+    assert [said for _, said in more] == ["Dead: and 3 more", "and 2 more"]
+    assert root.get(more[0][0].replace("&amp;", "&")).text.count("shop.errors.E") >= 13
+
+
+def test_the_page_of_a_queue_says_how_many_types_it_does_not_show(
+    console_store: Store, filler: Filler, root: Client
+) -> None:
+    for n in range(52):
+        filler.add(name=f"shop.n{n}")
+    assert "2 more job types are not shown." in root.get(f"{BASE}queues/default/").text
+
+
+def test_a_worker_shows_the_jobs_that_run_longest_and_how_many_more_there_are(
+    console_store: Store, root: Client
+) -> None:
+    jobs = [{"id": str(n), "queue": "default", "name": f"shop.n{n}", "since": 10**12 - n} for n in range(20)]
+    console_store.publish_worker("web-1:4711", worker_info(children=[{"jobs": jobs}]), 60_000)
+    text = root.get(f"{BASE}workers/").text
+    assert "shop.n19<" in text
+    assert "shop.n0<" not in text
+    assert "and 8 more" in text

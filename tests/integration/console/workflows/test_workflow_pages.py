@@ -147,7 +147,7 @@ def test_one_that_is_stopped_can_be_cancelled(store, root):
     page = root.get(f"{BASE}workflows/{id}/").text
     assert 'value="cancel"' not in page
     assert 'value="retry"' not in page
-    assert list(browse.that_cannot_go_on()) == []
+    assert browse.that_cannot_go_on()[0] == []
 
 
 def test_who_may_do_what(store, person):
