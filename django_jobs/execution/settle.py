@@ -141,7 +141,7 @@ def after_ends(store: Store, queue: str, recorded: Sequence[Attempted], deliver:
         if [each for each in recorded if each.controls.workflow is not None]:
             engine.advance(store, queue)
         if any(map(_is_followed, recorded)):
-            end_calls.follow(store, queue)
+            end_calls.follow_at_leisure(store, queue)
     except StoreError as error:
         logger.warning("What follows from the ends of jobs in queue %r is done a little later: %s", queue, error)
 

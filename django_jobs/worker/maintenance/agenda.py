@@ -123,7 +123,7 @@ def workflows(store: Store, queues: Sequence[str]) -> int:
     read, full = 0, None
     for queue in store.unread(queues):
         try:
-            read += engine.advance(store, queue) + end_calls.follow(store, queue)
+            read += engine.advance(store, queue) + end_calls.follow_at_leisure(store, queue)
         except StoreFull as error:
             full = error
     due = store.workflows_due(_CHECKED, _AGAIN)
