@@ -133,16 +133,20 @@ def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
 
 def _revive(queue: str, ids: Sequence[str], details: Details) -> Done:
     moved = set(get_store().revive(queue, ids, start_again=details.start_again))
-    infos = get_store().get_many(queue, left) if (left := [id for id in ids if id not in moved]) else []
+    left = [id for id in ids if id not in moved]
+    infos = get_store().get_many(queue, left, moved=True) if left else []
     held = [info.id for info in infos if may_have_started(info) and not details.start_again]
-    ended = {info.id: info.record for info in infos if info.state in VERBS["revive"] and info.id not in held}
-    taken = get_store().key_holders(queue, ended)
+    ended: dict[str, dict[str, bytes]] = {}
+    for info in infos:
+        if info.state in VERBS["revive"] and info.id not in held:
+            ended.setdefault(info.queue, {})[info.id] = info.record
+    taken = {id: holder for where, some in ended.items() for id, holder in get_store().key_holders(where, some).items()}
     return Done([id for id in ids if id in moved], (), held, taken)
 
 
 def _cancel(queue: str, ids: Sequence[str], details: Details) -> Done:
     store = get_store()
-    before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
+    before = {info.id: info for info in store.get_many(queue, ids, moved=True) if info.state in VERBS["cancel"]}
     after = store.cancel(queue, list(before))
     moved = [id for id, state in after.items() if state is State.CANCELLED]
     asked = [id for id, state in after.items() if state is State.RUNNING]
@@ -156,7 +160,7 @@ def _cancel(queue: str, ids: Sequence[str], details: Details) -> Done:
 
 def _kill(queue: str, ids: Sequence[str], details: Details) -> Done:
     store = get_store()
-    before = {info.id: info for info in store.get_many(queue, ids)}
+    before = {info.id: info for info in store.get_many(queue, ids, moved=True)}
     moved = store.kill(queue, ids, details.reason)
     announce("job_dead", State.DEAD, [before[id] for id in moved if id in before], outcome="killed")
     return Done(moved)
