@@ -210,13 +210,13 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     DuplicateJob if an equal job has the new key, CorruptRecord, UnknownJob."""
     store = get_store()
     for _ in range(EDITS):
-        info = store.get(queue, id)
+        info = store.find([queue], id)
         if info is None:
             raise JobNotFound(f"There is no job {id!r} in queue {queue!r}.")
-        record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
+        record = edited.record_with(decode(id, info.queue, info.record), [list(args), dict(kwargs)])
         if record is None:
             return False
-        match store.edit(queue, id, record, was=info.record):
+        match store.edit(info.queue, id, record, was=info.record):
             case Edited.EDITED:
                 return True
             case Edited.DUPLICATE:
@@ -235,14 +235,14 @@ def edit_and_revive(
     or in a state that cannot be revived, JobMoved without `start_again` if it is delivered at most once and may have
     been started, DuplicateJob if another job holds their unique key, CorruptRecord, UnknownJob."""
     store = get_store()
-    info = store.get(queue, id)
+    info = store.find([queue], id)
     if info is None or info.state not in VERBS["revive"]:
         raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
-    record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
-    if not store.revive(queue, [id], record=record, start_again=start_again):
+    record = edited.record_with(decode(id, info.queue, info.record), [list(args), dict(kwargs)])
+    if not store.revive(info.queue, [id], record=record, start_again=start_again):
         if may_have_started(info) and not start_again:
             raise JobMoved(f"Job {id!r} is delivered at most once and may have been started. Find out what it did.")
-        check_key(queue, id, record or info.record)
+        check_key(info.queue, id, record or info.record)
         raise JobNotFound(f"Job {id!r} in queue {queue!r} has changed its state in the meantime.")
 
 

@@ -84,8 +84,16 @@ class Operating(Adding, Positions):
 
         The lock moves to a new unique key, with the rest of its period.  A job that waits for a limit, and now has
         another limit key, is queued again in its turn.  If the job's record is already `record`, the answer is EDITED,
-        whatever the job's state."""
-        return Edited(self._run("edit", queue, id, was, record).decode())
+        whatever the job's state.  Follows a job that a retry has moved, as `kill` does."""
+        answer = Edited.GONE
+
+        def edit(where: str, _: Sequence[str]) -> Collection[str]:
+            nonlocal answer
+            answer = Edited(self._run("edit", where, id, was, record).decode())
+            return () if answer is Edited.GONE else [id]
+
+        self._follow(queue, [id], edit)
+        return answer
 
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
         """any state but running → deleted, with locks, log and result.  A job that was killed while it ran stays until

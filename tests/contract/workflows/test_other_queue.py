@@ -175,6 +175,18 @@ def test_operators_who_see_it_in_the_first_queue_reach_it(store: Store, clock: A
     assert operations.act(verb, A, [handle.id], run_at=clock() + 5_000).moved == [handle.id]
 
 
+@pytest.mark.parametrize("arrived", [False, True], ids=["on its way", "arrived"])
+@pytest.mark.parametrize("edit", [operations.edit, operations.edit_and_revive])
+def test_operators_can_give_it_other_arguments(store: Store, clock: Any, edit: Any, arrived: bool) -> None:
+    handle = go.enqueue(B, in_=5)
+    attempt_all(store)
+    if arrived:
+        follow(store)
+    edit(A, handle.id, [C], {})
+    run(store, clock)
+    assert RAN == [(A, 1, (B,)), (B, 2, (C,)), (C, 3, ())]
+
+
 def test_operators_are_told_who_has_its_key_in_the_other_queue(store: Store, clock: Any) -> None:
     unique = stay.using(unique="success")
     mine = unique.enqueue(B)
