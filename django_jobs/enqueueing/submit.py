@@ -25,7 +25,7 @@ from django_jobs.core.options.checks import tags_of_call
 from django_jobs.core.values import Added
 from django_jobs.enqueueing import captures, membership
 from django_jobs.enqueueing import request as new_job
-from django_jobs.enqueueing.batching import Batcher, Refused, ids_of
+from django_jobs.enqueueing.batching import Away, Batcher, Refused, ids_of
 from django_jobs.enqueueing.call_options import check_id, moment
 from django_jobs.enqueueing.commits import wait_for_commit
 from django_jobs.enqueueing.handle import JobHandle
@@ -96,12 +96,12 @@ def submit_many(
     return handles
 
 
-def submit_separately(requests: Iterable[NewJobRequest]) -> list[JobHandle | JobsError]:
+def submit_separately(requests: Iterable[NewJobRequest], away: Away | None = None) -> list[JobHandle | JobsError]:
     """Enqueue jobs in batches, and refuse each one by itself: the list has the error that `submit` would raise in the
     place of a refused job.  None waits for a commit.
 
     A queue with a limit refuses all jobs of a batch for which it has no room.  Raises StoreError: some jobs may then be
-    stored, and the caller sends all of them again under the same ids."""
+    stored, and the caller sends all of them again under the same ids.  With `away`, as in Batcher: lists it, too."""
     settings = get_settings()
     ready: list[EncodedJob] = []
     one = _through_all(settings, ready)
@@ -112,12 +112,13 @@ def submit_separately(requests: Iterable[NewJobRequest]) -> list[JobHandle | Job
         except JobsError as error:
             answers.append(error)
     refused: list[Refused] = []
-    batcher = Batcher(settings, refused)
+    batcher = Batcher(settings, refused, away)
     for each in ready:
         batcher.add(each)
     batcher.send_rest()
     errors = {id(each.handle): error for jobs, error in refused for each in jobs}
-    if (unsent := next((error for error in errors.values() if isinstance(error, StoreError)), None)) is not None:
+    unsent = next((error for error in errors.values() if isinstance(error, StoreError)), None)
+    if unsent is not None and away is None:
         raise unsent
     return [errors.get(id(answer), answer) for answer in answers]
 

@@ -148,7 +148,7 @@ def advance(store: Store, queue: str, *, in_workflow: bool = True, is_followed: 
         if in_workflow:
             engine.advance(store, queue)
         if is_followed:
-            end_calls.follow(store, queue)
+            end_calls.follow_at_leisure(store, queue)
     except StoreError as error:
         logger.warning("What follows from the ends of jobs in queue %r is done a little later: %s", queue, error)
 

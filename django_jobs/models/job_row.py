@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.apps import apps
@@ -10,8 +11,9 @@ from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.archive.values import as_stored
+from django_jobs.core.values import State
 from django_jobs.enqueueing.decorator import job
-from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.enqueueing.handle import DUPLICATE, JobHandle
 from django_jobs.enqueueing.methods import Calls
 from django_jobs.enqueueing.request import new_id, now_ms
 
@@ -23,7 +25,8 @@ class JobRow(models.Model):
     """The abstract base of a model with a row for each job.
 
     `row.enqueue(job, …)` enqueues a job for the row.  `state` is "queued" until the job has ended; then `state`,
-    `error`, `started_at` and `ended_at` are as `on_end` tells them."""
+    `error`, `started_at` and `ended_at` are as `on_end` tells them.  If the job was not added at the commit, because an
+    equal unique job waits or it was cancelled before, `state` is "duplicate" or "cancelled"."""
 
     job_id = models.CharField(_("job"), max_length=128, default="", blank=True, db_index=True, editable=False)
     state = models.CharField(_("state"), max_length=16, default="", blank=True, editable=False)
@@ -50,7 +53,16 @@ class JobRow(models.Model):
             self.started_at = self.ended_at = None
             self.save(using=database)
             own = task._overrides.get("changed", {}).get("on_end", task._definition.on_end)
-            return task.using(job_id=self.job_id, on_end=own or NOTE_END).enqueue(*args, **kwargs)
+            handle = task.using(job_id=self.job_id, on_end=own or NOTE_END).enqueue(*args, **kwargs)
+            transaction.on_commit(partial(self._note_none, self.job_id, handle, database), using=database)
+        return handle
+
+    def _note_none(self, id: str, handle: JobHandle[Any], database: str) -> None:
+        """There may be no job after all, and no end that could be told."""
+        if handle.state in (DUPLICATE, State.CANCELLED) and self.job_id == id:
+            self.state = str(handle.state)
+            rows = type(self)._base_manager.using(database).filter(job_id=id, ended_at=None)
+            rows.update(state=self.state)
 
 
 def note_end(end: dict[str, Any]) -> None:

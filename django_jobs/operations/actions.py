@@ -134,16 +134,20 @@ def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
 
 def _revive(queue: str, ids: Sequence[str], details: Details) -> Done:
     moved = set(get_store().revive(queue, ids, start_again=details.start_again))
-    infos = get_store().get_many(queue, left) if (left := [id for id in ids if id not in moved]) else []
+    left = [id for id in ids if id not in moved]
+    infos = get_store().get_many(queue, left, moved=True) if left else []
     held = [info.id for info in infos if may_have_started(info) and not details.start_again]
-    ended = {info.id: info.record for info in infos if info.state in VERBS["revive"] and info.id not in held}
-    taken = get_store().key_holders(queue, ended)
+    ended: dict[str, dict[str, bytes]] = {}
+    for info in infos:
+        if info.state in VERBS["revive"] and info.id not in held:
+            ended.setdefault(info.queue, {})[info.id] = info.record
+    taken = {id: holder for where, some in ended.items() for id, holder in get_store().key_holders(where, some).items()}
     return Done([id for id in ids if id in moved], (), held, taken)
 
 
 def _cancel(queue: str, ids: Sequence[str], details: Details) -> Done:
     store = get_store()
-    before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
+    before = {info.id: info for info in store.get_many(queue, ids, moved=True) if info.state in VERBS["cancel"]}
     after = store.cancel(queue, list(before))
     moved = [id for id, state in after.items() if state is State.CANCELLED]
     asked = [id for id, state in after.items() if state is State.RUNNING]
@@ -157,7 +161,7 @@ def _cancel(queue: str, ids: Sequence[str], details: Details) -> Done:
 
 def _kill(queue: str, ids: Sequence[str], details: Details) -> Done:
     store = get_store()
-    before = {info.id: info for info in store.get_many(queue, ids)}
+    before = {info.id: info for info in store.get_many(queue, ids, moved=True)}
     moved = store.kill(queue, ids, details.reason)
     announce("job_dead", State.DEAD, [before[id] for id in moved if id in before], outcome="killed")
     return Done(moved)
@@ -207,15 +211,15 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     DuplicateJob if an equal job has the new key, CorruptRecord, UnknownJob."""
     store = get_store()
     for _ in range(EDITS):
-        info = store.get(queue, id)
+        info = store.find([queue], id)
         if info is None:
             raise JobNotFound(f"There is no job {id!r} in queue {queue!r}.")
-        job = decode(id, queue, info.record)
+        job = decode(id, info.queue, info.record)
         is_guess = info.state not in WAITING and names_hidden(job, (list(args), dict(kwargs)))
         record = edited.record_with(job, [list(args), dict(kwargs)])
         if record is None and not is_guess:
             return False
-        match Edited.MOVED if record is None else store.edit(queue, id, record, was=info.record):
+        match Edited.MOVED if record is None else store.edit(info.queue, id, record, was=info.record):
             case Edited.EDITED:
                 return True
             case Edited.DUPLICATE:
@@ -234,14 +238,14 @@ def edit_and_revive(
     or in a state that cannot be revived, JobMoved without `start_again` if it is delivered at most once and may have
     been started, DuplicateJob if another job holds their unique key, CorruptRecord, UnknownJob."""
     store = get_store()
-    info = store.get(queue, id)
+    info = store.find([queue], id)
     if info is None or info.state not in VERBS["revive"]:
         raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
-    record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
-    if not store.revive(queue, [id], record=record, start_again=start_again):
+    record = edited.record_with(decode(id, info.queue, info.record), [list(args), dict(kwargs)])
+    if not store.revive(info.queue, [id], record=record, start_again=start_again):
         if may_have_started(info) and not start_again:
             raise JobMoved(f"Job {id!r} is delivered at most once and may have been started. Find out what it did.")
-        check_key(queue, id, record or info.record)
+        check_key(info.queue, id, record or info.record)
         raise JobNotFound(f"Job {id!r} in queue {queue!r} has changed its state in the meantime.")
 
 

@@ -8,6 +8,7 @@ from time import monotonic
 
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added
+from django_jobs.enqueueing.handle import find
 from django_jobs.enqueueing.request import request_for
 from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import DuplicateJob, QueueFull, StoreError
@@ -182,7 +183,10 @@ class _Round:
         return last
 
     def _unfinished(self, queue: str, id: str) -> bool:
-        info = self.store.find([queue], id) if queue else None
+        if not queue:
+            return False
+        # Its queue may have forgotten by now where a retry has moved it.
+        info = self.store.find([queue], id) or find(id)
         return info is not None and info.state not in FINISHED and not has_expired(info, self.store.now())
 
 

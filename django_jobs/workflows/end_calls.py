@@ -10,14 +10,18 @@ left.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import Job, JobInfo
+from django_jobs.enqueueing.batching import Away
 from django_jobs.enqueueing.request import DIGEST_LENGTH, NewJobRequest, request_for
 from django_jobs.enqueueing.submit import submit_separately
 from django_jobs.exceptions import CorruptRecord, JobsError, PayloadError, QueueFull, StoreError, UnknownJob
@@ -33,35 +37,70 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_jobs")
 
+#: In the place of the state, in the entry of the job that `on_dead` names.
+ON_DEAD = "on_dead"
 #: Names that this process does not know, and has logged.
 _warned: set[str] = set()
+#: A process that has found ends which must wait does not look at them again for so many times as long as that took,
+#: and for LONGEST_REST seconds at most (`follow_at_leisure`).
+REST, LONGEST_REST = 9, 30.0
+#: For each store: queue → until when (time.monotonic).
+_rests: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
+
+
+def follow_at_leisure(store: Store, queue: str) -> int:
+    """Do `follow`, unless this process did so a short time ago and found ends that had to wait.
+
+    Each look reads all of them: if every end of a job led to one, the workers would do nothing else."""
+    return 0 if monotonic() < _rests.get(store, {}).get(queue, 0) else follow(store, queue)
 
 
 def follow(store: Store, queue: str) -> int:
     """Enqueue what follows from the ends of jobs in this queue, and deliver the jobs that have left it for another one.
     Returns for how many ends this is done.
 
-    What cannot be enqueued now, because its queue is full or its name is not known here, stays for a later call.
-    Raises StoreError; then all entries of the part in hand stay."""
-    done, position = 0, 0
-    while True:
-        ends, position = store.end_calls(queue, position)
-        if ACTIVE and ends:
-            crashpoint("end_calls.read")
-        moved = {key for key, _ in ends if key.split(":", 2)[1:2] == ["moved"]}
-        over = [*_enqueue(queue, [end for end in ends if end[0] not in moved]), *store.deliver(queue, [*moved])]
-        if ACTIVE:
-            crashpoint("end_calls.enqueued")
-        store.drop_end_calls(queue, over)
-        if ACTIVE and over:
-            crashpoint("end_calls.dropped")
-        done += len(over)
-        if not position:
-            return done
+    What cannot be enqueued now, because its queue is full or away or its name is not known here, stays for a later
+    call.  Raises StoreError, if a queue is away after the others have got their jobs."""
+    began, done, left, position, look = monotonic(), 0, 0, 0, _Look()
+    try:
+        while True:
+            ends, position = store.end_calls(queue, position)
+            if ACTIVE and ends:
+                crashpoint("end_calls.read")
+            moved = {key for key, _ in ends if key.split(":", 2)[1:2] == ["moved"]}
+            over = _enqueue(queue, [end for end in ends if end[0] not in moved], look)
+            over += store.deliver(queue, [*moved])
+            if ACTIVE:
+                crashpoint("end_calls.enqueued")
+            store.drop_end_calls(queue, over)
+            if ACTIVE and over:
+                crashpoint("end_calls.dropped")
+            done, left = done + len(over), left + len(ends) - len(over)
+            if not position:
+                break
+    finally:
+        if left:
+            _rests.setdefault(store, {})[queue] = monotonic() + min(REST * (monotonic() - began), LONGEST_REST)
+    if look.failed:
+        raise look.failed[0]
+    return done
 
 
-def _enqueue(queue: str, ends: list[tuple[str, JobInfo]]) -> list[str]:
+@dataclass(slots=True)
+class _Look:
+    """What one call of `follow` has found out."""
+
+    #: as in Batcher.
+    away: Away = field(default_factory=dict)
+    #: errors of the store.
+    failed: list[StoreError] = field(default_factory=list)
+    #: queues that have no room for one job.
+    full: set[str] = field(default_factory=set)
+
+
+def _enqueue(queue: str, ends: list[tuple[str, JobInfo]], look: _Look) -> list[str]:
     """Return the keys of the ends from which nothing more follows."""
+    routed = get_settings().enqueue_middleware  # it may choose another queue than that of the type
     waiting: set[str] = set()
     keys: list[str] = []
     requests: list[NewJobRequest] = []
@@ -72,26 +111,26 @@ def _enqueue(queue: str, ends: list[tuple[str, JobInfo]]) -> list[str]:
             logger.error("No job can be enqueued for the end of job %s in queue %r: %s", info.id, queue, error)
             continue
         state = key.split(":", 2)[1]
-        for name in _called(job, state):
-            try:
-                requests.append(_request(name, key, state, job, info))
-                keys.append(key)
-            except UnknownJob as error:
-                waiting.add(key)
-                _warn(job, name, error)
-    for key, request, answer in zip(keys, requests, _submit(requests), strict=True):
-        if isinstance(answer, QueueFull):
+        name = job.controls.on_dead if state == ON_DEAD else job.controls.on_end
+        if name is None:
+            continue
+        definition = registry.find(name)
+        if name in _warned if definition is None else definition.queue in look.full and not routed:
             waiting.add(key)
+            continue
+        try:
+            requests.append(_request(name, key, "dead" if state == ON_DEAD else state, job, info))
+            keys.append(key)
+        except UnknownJob as error:
+            waiting.add(key)
+            _warn(job, name, error)
+    for key, request, answer in zip(keys, requests, _submit(requests, look), strict=True):
+        if isinstance(answer, QueueFull | StoreError):
+            waiting.add(key)
+            look.failed += [answer] if isinstance(answer, StoreError) else []
         elif isinstance(answer, Exception):
             logger.error("%s cannot be enqueued for the end of a job in queue %r: %s", request.name, queue, answer)
     return [key for key, _ in ends if key not in waiting]
-
-
-def _called(job: Job, state: str) -> Iterator[str]:
-    if job.controls.on_end is not None:
-        yield job.controls.on_end
-    if job.controls.on_dead is not None and state == "dead":
-        yield job.controls.on_dead
 
 
 def _request(name: str, key: str, state: str, job: Job, info: JobInfo) -> NewJobRequest:
@@ -104,23 +143,28 @@ def _request(name: str, key: str, state: str, job: Job, info: JobInfo) -> NewJob
     return request
 
 
-def _submit(requests: list[NewJobRequest]) -> list[Any]:
+def _submit(requests: list[NewJobRequest], look: _Look) -> list[Any]:
     """Return a handle or an error for each."""
     try:
-        return submit_separately(requests)
-    except StoreError:
-        raise
+        answers: list[Any] = submit_separately(map(copy, requests), look.away)
     except Exception:  # of the project's enqueue middleware: it must not keep other jobs from being enqueued
-        return [_submit_one(request) for request in requests]
+        return [_submit_one(request, look) for request in requests]
+    for i, (request, answer) in enumerate(zip(requests, answers, strict=True)):
+        # The queue takes or refuses a batch as a whole.  It may have room for a part, and never for all.
+        if isinstance(answer, QueueFull) and answer.queue not in look.full:
+            answers[i] = _submit_one(request, look)
+    return answers
 
 
-def _submit_one(request: NewJobRequest) -> Any:
+def _submit_one(request: NewJobRequest, look: _Look) -> Any:
+    answer: Any
     try:
-        return submit_separately([request])[0]
-    except StoreError:
-        raise
+        answer = submit_separately([copy(request)], look.away)[0]
     except Exception as error:
-        return error
+        answer = error
+    if isinstance(answer, QueueFull):
+        look.full.add(answer.queue)
+    return answer
 
 
 def _told(state: str, job: Job, info: JobInfo) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -42,10 +42,15 @@ class Operating(Adding, Positions):
         """waiting → cancelled.  A running job is asked to stop (`ctx.should_stop`), and becomes cancelled unless it
         succeeds or is dead.  Returns id → state after the call (CANCELLED, RUNNING, or unchanged) for the ids that
         exist, also for those that a retry has moved from this queue to another one."""
-        flat = texts(self._run("cancel", queue, self._archiving, *ids)) if ids else []
-        answers = {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
-        for goal, some in self._moved_on(queue, [id for id in ids if id not in answers]):
-            answers |= self.cancel(goal, some)
+        answers: dict[str, State] = {}
+
+        def cancel(where: str, some: Sequence[str]) -> Collection[str]:
+            flat = texts(self._run("cancel", where, self._archiving, *some))
+            found = {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
+            answers.update(found)
+            return found
+
+        self._follow(queue, ids, cancel)
         return answers
 
     def revive(
@@ -79,8 +84,16 @@ class Operating(Adding, Positions):
 
         The lock moves to a new unique key, with the rest of its period.  A job that waits for a limit, and now has
         another limit key, is queued again in its turn.  If the job's record is already `record`, the answer is EDITED,
-        whatever the job's state."""
-        return Edited(self._run("edit", queue, id, was, record).decode())
+        whatever the job's state.  Follows a job that a retry has moved, as `kill` does."""
+        answer = Edited.GONE
+
+        def edit(where: str, _: Sequence[str]) -> Collection[str]:
+            nonlocal answer
+            answer = Edited(self._run("edit", where, id, was, record).decode())
+            return () if answer is Edited.GONE else [id]
+
+        self._follow(queue, [id], edit)
+        return answer
 
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
         """any state but running → deleted, with locks, log and result.  A job that was killed while it ran stays until
@@ -100,21 +113,32 @@ class Operating(Adding, Positions):
     def _wherever(self, name: str, queue: str, ids: Sequence[str], *args: Argument) -> list[str]:
         """Run a script that returns the ids it has changed in this queue, and in those to which retries have moved
         the others.  Returns all ids that were changed."""
-        changed = texts(self._run(name, queue, *args, *ids)) if ids else []
-        for goal, some in self._moved_on(queue, [id for id in ids if id not in changed]):
-            changed += self._wherever(name, goal, some, *args)
+        changed: list[str] = []
+
+        def change(where: str, some: Sequence[str]) -> Collection[str]:
+            found = texts(self._run(name, where, *args, *some))
+            changed.extend(found)
+            return found
+
+        self._follow(queue, ids, change)
         return changed
 
-    def _moved_on(self, queue: str, ids: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the queues to which retries have moved some of these jobs, and their ids, when they have arrived."""
-        moves = self._moves(queue, ids)
-        over = self.deliver(queue, [move.key for move in moves.values()])
-        self.drop_end_calls(queue, over)  # or the jobs would still look as if they were on their way
-        goals: dict[str, list[str]] = {}
-        for id, move in moves.items():
-            if move.key in over:
-                goals.setdefault(move.queue, []).append(id)
-        yield from goals.items()
+    def _follow(self, queue: str, ids: Sequence[str], act: Callable[[str, Sequence[str]], Collection[str]]) -> None:
+        """Call `act` with these jobs of the queue, and with those that it does not return in the queues to which
+        retries have moved them, when they have arrived.
+
+        The numbers of a job's moves grow.  A server that has lost its last writes may know an earlier one only, which
+        leads back to where the job has left."""
+        wanted = {queue: dict.fromkeys(ids, 0)} if ids else {}  # queue → id → number of the move to it
+        while wanted:
+            where, some = wanted.popitem()
+            found = act(where, list(some))
+            moves = self._moves(where, [id for id in some if id not in found])
+            over = self.deliver(where, [move.key for move in moves.values()])
+            self.drop_end_calls(where, over)  # or the jobs would still look as if they were on their way
+            for id, move in moves.items():
+                if move.key in over and move.number > some[id]:
+                    wanted.setdefault(move.queue, {})[id] = move.number
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
         """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids, as

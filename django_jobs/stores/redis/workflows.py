@@ -49,7 +49,7 @@ class Workflows(Lists):
         this is the last.  They stay until `drop_end_calls`.
 
         Each is a key, "number:state:id", and what was known of the job then.  The state is "deleted" if the job was
-        deleted before it ended."""
+        deleted before it ended, and "on_dead" in the entry of the job that `on_dead` names."""
         key = self.keys.of(queue)["end_calls"]
         reply, flat = self.transport.command("HSCAN", key, position, "COUNT", NOTES_AT_ONCE)
         found = [(flat[i].decode(errors="replace"), read_ended(queue, flat[i + 1])) for i in range(0, len(flat), 2)]

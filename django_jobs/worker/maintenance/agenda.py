@@ -60,13 +60,18 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[ExtraTask]:
 
     What only some projects use is imported for those: every process of a worker would carry it."""
     settings = get_settings()
+
+    def queues() -> set[str]:
+        """Return those of this worker, as there are now, and those that only workers over HTTP serve."""
+        return {*config.queue_names, *(pull_queues() if settings.api is not None else ())}
+
     wanted: list[ExtraTask] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
     wanted += [Periodic()] if config.periodic else []
     wanted += [
         RepeatedTask(bulk_batch, BULK),
         RepeatedTask(search_batch, SEARCH),
         RepeatedTask(snapshot, SNAPSHOT),
-        RepeatedTask(partial(workflows, store, config.queue_names), WORKFLOWS),
+        RepeatedTask(lambda: workflows(store, list(queues())), WORKFLOWS),
         RepeatedTask(store.forget_identities, IDENTITIES),
         RepeatedTask(EvictionWatch(store).tick, EVICTION),
         RepeatedTask(releases.noting(release()), RELEASE),
@@ -80,10 +85,10 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[ExtraTask]:
     if settings.archive is not None:
         from django_jobs.worker.maintenance.archiver import Archiver
 
-        archiver = Archiver(store, lambda: {*config.queue_names, *pull_queues()}, config.lease)
+        archiver = Archiver(store, queues, config.lease)
         wanted.append(RepeatedTask(archiver.tick, ARCHIVE, archiver.leave))
     if settings.api is not None:
-        watch = RemoteWatch(store, lambda: {*config.queue_names, *pull_queues()})
+        watch = RemoteWatch(store, queues)
         wanted.append(RepeatedTask(watch.tick, REMOTE))
         wanted.append(RepeatedTask(partial(sample_pull_queues, store, config.queue_names), RECONCILE))
     return wanted
@@ -123,7 +128,7 @@ def workflows(store: Store, queues: Sequence[str]) -> int:
     read, full = 0, None
     for queue in store.unread(queues):
         try:
-            read += engine.advance(store, queue) + end_calls.follow(store, queue)
+            read += engine.advance(store, queue) + end_calls.follow_at_leisure(store, queue)
         except StoreFull as error:
             full = error
     due = store.workflows_due(_CHECKED, _AGAIN)

@@ -185,10 +185,10 @@ def test_many_processes_that_follow_the_same_end_enqueue_one_job(store: Store, c
     end_only(store)
     ends, _ = store.end_calls(Q)
     for _ in range(3):  # each has read the end before another one has removed it
-        end_calls._enqueue(Q, ends)
+        end_calls._enqueue(Q, ends, end_calls._Look())
     run(store)
     assert len(TOLD) == 1
-    end_calls._enqueue(Q, ends)
+    end_calls._enqueue(Q, ends, end_calls._Look())
     run(store)
     assert len(TOLD) == 1, "the id is remembered"
 
@@ -226,6 +226,12 @@ def test_an_end_waits_for_room_in_the_queue(store: Store, settings: Any) -> None
         assert end_calls.follow(store, Q) == 0
         run(store)
     assert len(TOLD) == 1
+
+
+def test_one_job_named_for_both_is_told_once(store: Store) -> None:
+    work.using(on_end=mourn, on_dead=mourn).enqueue(-1)
+    run(store)
+    assert len(DEATHS) == 1
 
 
 def test_a_call_may_have_its_own_or_none(store: Store) -> None:

@@ -14,7 +14,7 @@ from django.test import override_settings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_jobs import PREVIOUS, Batch, Fail, Retry, chain, current_job, get_job, group, job
+from django_jobs import PREVIOUS, Batch, Fail, Retry, chain, current_job, get_job, group, job, operations
 from django_jobs.core.values import Claim, State
 from django_jobs.exceptions import JobNotFound
 from django_jobs.execution.executor import Executor
@@ -163,6 +163,57 @@ def test_it_is_known_and_obeys_people_on_its_way(store: Store, clock: Any) -> No
     with pytest.raises(JobNotFound):
         handles[2].refresh()
     assert [where[0] for where in RAN] == [A, A, A, A, A, B]
+
+
+@pytest.mark.parametrize("arrived", [False, True], ids=["on its way", "arrived"])
+@pytest.mark.parametrize("verb", operations.VERBS)
+def test_operators_who_see_it_in_the_first_queue_reach_it(store: Store, clock: Any, verb: str, arrived: bool) -> None:
+    handle = go.enqueue(B, in_=600)
+    attempt_all(store)
+    if arrived:
+        follow(store)
+    assert operations.act(verb, A, [handle.id], run_at=clock() + 5_000).moved == [handle.id]
+
+
+@pytest.mark.parametrize("arrived", [False, True], ids=["on its way", "arrived"])
+@pytest.mark.parametrize("edit", [operations.edit, operations.edit_and_revive])
+def test_operators_can_give_it_other_arguments(store: Store, clock: Any, edit: Any, arrived: bool) -> None:
+    handle = go.enqueue(B, in_=5)
+    attempt_all(store)
+    if arrived:
+        follow(store)
+    edit(A, handle.id, [C], {})
+    run(store, clock)
+    assert RAN == [(A, 1, (B,)), (B, 2, (C,)), (C, 3, ())]
+
+
+def test_operators_are_told_who_has_its_key_in_the_other_queue(store: Store, clock: Any) -> None:
+    unique = stay.using(unique="success")
+    mine = unique.enqueue(B)
+    attempt_all(store)
+    follow(store)
+    store.kill(B, [mine.id], "no need")
+    other = unique.using(queue=B).enqueue(B)
+    assert operations.act("revive", A, [mine.id]).taken == {mine.id: other.id}
+
+
+@pytest.mark.parametrize("act", ["cancel", "kill", "delete"])
+def test_acts_on_a_job_whose_queue_has_lost_its_arrival_find_nothing(store: Store, clock: Any, act: str) -> None:
+    """A replica that had not seen the last writes of that queue took over: the job was there for the second time."""
+    handle = wander.enqueue(B, A)
+    attempt_all(store)
+    names = store.keys.of(A)
+    remembered = store.transport.command("HGET", names["remembered"], handle.id)
+    follow(store)
+    clock.advance(60_000)
+    attempt_all(store)
+    follow(store)
+    assert places(store, handle.id) == [A]
+    for key in ("jobs", "retry", "tries", "attempts"):
+        store.transport.command("DEL", names[key])
+    store.transport.command("HSET", names["remembered"], handle.id, remembered)
+    found = store.kill(A, [handle.id], "no need") if act == "kill" else getattr(store, act)(A, [handle.id])
+    assert not found
 
 
 def test_a_job_that_was_asked_to_stop_is_cancelled_where_it_is(store: Store) -> None:

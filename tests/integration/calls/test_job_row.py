@@ -90,6 +90,29 @@ def test_what_rolls_back_leaves_neither_row_nor_job(jobs: Jobs, report: Any) -> 
     assert (report.objects.count(), jobs.enqueued()) == (0, [])
 
 
+def test_a_row_whose_job_was_not_added_says_so(jobs: Jobs, report: Any) -> None:
+    first, equal, cancelled = report(), report(), report()
+    unique = export.using(unique="queued")
+    with transaction.atomic():
+        first.enqueue(unique, 7)
+        equal.enqueue(unique, 7)
+        cancelled.enqueue(export, 8).cancel()
+    assert (first.state, equal.state, cancelled.state) == ("queued", "duplicate", "cancelled")
+    jobs.run_all()
+    assert sorted(report.objects.values_list("state", flat=True)) == ["cancelled", "duplicate", "succeeded"]
+
+
+def test_a_row_that_was_enqueued_again_shows_the_later_job(jobs: Jobs, report: Any) -> None:
+    row = report()
+    with transaction.atomic():
+        row.enqueue(export, 7).cancel()
+        row.enqueue(export, 8)
+    assert row.state == "queued"
+    jobs.run_all()
+    row.refresh_from_db()
+    assert row.state == "succeeded"
+
+
 def test_a_job_with_an_end_of_its_own_keeps_it(jobs: Jobs, report: Any) -> None:
     TOLD.clear()
     row = report()

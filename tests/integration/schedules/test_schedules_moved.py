@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from django_jobs import StoreUnavailable, schedules
+from django_jobs import Retry, StoreUnavailable, schedules
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import Lane, State
+from django_jobs.execution.executor import Executor
 from django_jobs.models import Schedule
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.schedules.state import read_state
@@ -35,6 +37,10 @@ def release(*, queue: str = "default", **crons: str) -> Iterator[None]:
     entries = {key: {"job": "tests.tick", "cron": cron} for key, cron in crons.items()}
     with settled({"QUEUES": {"default": {}, "mail": {}}, "SCHEDULES": entries}):
         yield
+
+
+def moves_to_mail() -> None:
+    raise Retry(queue="mail")
 
 
 def run(moment: Any) -> str:
@@ -93,6 +99,25 @@ class TestAnotherQueue:
                 periodic.tick()
             registry.unregister("tests.tick")
         assert len(enqueued) == 1
+
+    def test_a_run_waits_for_a_job_that_a_retry_has_moved_however_long_ago(self, store, use, at):
+        """The other queue is paused, and the first one has forgotten the job."""
+        use(store)
+        registry.unregister("tests.tick")
+        registry.register(JobDefinition(moves_to_mail, name="tests.tick"))
+        entry = {"job": "tests.tick", "cron": "0 10 * * *", "overlap": "skip"}
+        with settled({"QUEUES": {"default": {}, "mail": {}}, "SCHEDULES": {"report": entry}}):
+            periodic = Periodic(lambda: 0.0)
+            periodic.tick()
+            for day in range(6):
+                at(NEXT + day * DAY)
+                periodic.tick()
+                for claim in store.claim("default", "w", 9, lane=Lane.SHARED, lease=60_000).claims:
+                    Executor(close_connections=False).run(claim, store)
+                store.prune("default")
+                store.forget_identities()
+        assert [info.id for info in store.page("mail", State.RETRY)] == [run(NEXT)]
+        assert store.stats(["default"])[0].counts["queued"] == 0
 
     def test_a_row_that_gets_another_job_runs_no_time_again(self, store, use, at, enqueued):
         use(store)

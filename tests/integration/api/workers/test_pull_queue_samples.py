@@ -1,4 +1,4 @@
-"""Queues that only workers over HTTP serve get samples from a `runworkers` of the project."""
+"""Queues that only workers over HTTP serve: what a `runworkers` of the project does for them."""
 
 from __future__ import annotations
 
@@ -47,3 +47,18 @@ def test_it_is_a_task_of_each_worker_of_a_project_with_an_api(settings: Any, sto
     settings.DJANGO_JOBS = SETTINGS
     works = [getattr(task, "work", None) for task in agenda.tasks_for(store, WorkerConfig(queues=()))]
     assert agenda.sample_pull_queues in [getattr(work, "func", None) for work in works]
+
+
+def test_it_does_what_follows_from_ends_in_queues_that_nobody_else_serves(
+    store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example of a job that a person cancels there, which no worker reports."""
+    monkeypatch.setattr(agenda, "pull_queues", lambda: frozenset({"pull"}))
+    store.enqueue("pull", [make_job("one", on_end="sample.chain")])
+    store.cancel("pull", ["one"])
+    assert store.unread(["pull"]) == ["pull"]
+    for task in agenda.tasks_for(store, WorkerConfig(queues=())):
+        if isinstance(task, agenda.RepeatedTask) and task.pause == agenda.WORKFLOWS:
+            task.tick()
+    assert store.unread(["pull"]) == []
+    assert store.stats(["default"])[0].counts["queued"] == 1

@@ -29,13 +29,22 @@ local function to_archive(most, state, id, record, worker)
 end
 
 -- The job has ended, or was deleted before its end ("deleted"): what is to be enqueued because of that, until it is in the
--- store (workflows/end_calls.py).  The number makes each end another one.  A key of another type must not keep a job from
+-- store (workflows/end_calls.py).  The number makes each end another one.  Each of the two jobs has an entry of its own:
+-- one may have to wait for longer than the id of the other is remembered.  A key of another type must not keep a job from
 -- ending.
 local function note_calls(state, id, record, controls, worker)
-    if controls and (controls.on_end or (controls.on_dead and state == 'dead')) then
-        local number = redis.pcall('INCRBY', seq, 1)
-        local field = string.format('%.0f:%s:', type(number) == 'table' and now or number, state) .. id
-        redis.pcall('HSET', end_calls, field, all_of(state == 'deleted' and 'cancelled' or state, id, record, worker))
+    local on_dead = state == 'dead' and controls and controls.on_dead
+    if not (on_dead or (controls and controls.on_end)) then
+        return
+    end
+    local number = redis.pcall('INCRBY', seq, 1)
+    local head = string.format('%.0f:', type(number) == 'table' and now or number)
+    local known = all_of(state == 'deleted' and 'cancelled' or state, id, record, worker)
+    if controls.on_end then
+        redis.pcall('HSET', end_calls, head .. state .. ':' .. id, known)
+    end
+    if on_dead and on_dead ~= controls.on_end then
+        redis.pcall('HSET', end_calls, head .. 'on_dead:' .. id, known)
     end
 end
 
