@@ -37,6 +37,8 @@ SETTINGS: dict[str, Any] = {
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+#: A queue with room for ten.
+TEN = {**SETTINGS, "QUEUES": {"default": {}, "ten": {"MAX_LENGTH": 10}}}
 #: What the job for each end was told.
 TOLD: list[dict[str, Any]] = []
 
@@ -270,6 +272,40 @@ def test_a_full_queue_lets_the_entry_wait_and_holds_up_nobody_else(away: Any) ->
         run(queue)
     assert (relay.relay(), kept()) == (2, [])
     assert waits.refresh().state == "queued"
+
+
+def test_a_queue_with_room_for_some_takes_the_first_of_the_entries(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=TEN):
+        taken = receipt.using(queue="ten").enqueue_many([(number,) for number in range(3)])
+        with away(), transaction.atomic():
+            first = [receipt.using(queue="ten").enqueue(number) for number in range(12)]
+            later = receipt.using(queue="ten").enqueue_in(60, 12)
+        assert (relay.relay(), [stored(each) for each in first]) == (8, [True] * 7 + [False] * 5)
+        assert stored(later), "a job for a later time needs no room"
+        assert [each.id for each in claim("ten", 20)] == [each.id for each in [*taken, *first[:7]]]
+        assert (relay.relay(), kept()) == (5, [])
+        assert [each.id for each in claim("ten", 20)] == [each.id for each in first[7:]]
+
+
+def test_what_try_enqueue_left_in_the_outbox_is_dropped_only_where_there_is_no_room(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=TEN):
+        receipt.using(queue="ten").enqueue_many([(number,) for number in range(3)])
+        with away(), transaction.atomic():
+            handles = [receipt.using(queue="ten").try_enqueue(number) for number in range(9)]
+        assert (relay.relay(), kept()) == (9, [])
+        assert [each is not None and stored(each) for each in handles] == [True] * 7 + [False] * 2
+
+
+def test_many_entries_of_full_queues_hold_up_no_end_of_a_batch(away: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "PAGE", 2)
+    with override_settings(DJANGO_JOBS={**SETTINGS, "QUEUES": {"small": {"MAX_LENGTH": 1}}}):
+        receipt.using(queue="small").enqueue(0)
+        with away(), transaction.atomic():
+            receipt.using(queue="small").enqueue_many([(number,) for number in range(4)])
+            with Batch("empty") as batch:
+                pass
+        assert (relay.relay(), len(kept())) == (1, 4)
+        assert batch.handle.state == "succeeded"
 
 
 def test_entries_that_wait_do_not_use_up_the_time_of_those_behind_them(
