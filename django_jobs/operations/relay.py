@@ -296,7 +296,7 @@ def _ready(entry: Entry) -> EncodedJob:
     request.id = new.id if entry.is_own_id else None
     request.raise_when_full = not entry.is_optional
     request.batch = _KeptBatch(entry) if entry.batch else None
-    sent = sent_later(new, max(0, now_ms() - entry.at))
+    sent = sent_later(new, max(0, now_ms() - entry.at))._replace(asked_at=entry.at)
     return EncodedJob(request, sent, JobHandle(new.id, entry.name, entry.queue, DEFERRED))
 
 

@@ -52,6 +52,14 @@ def told(end: dict[str, Any]) -> None:
 def ends(number: int) -> None: ...
 
 
+@job(name="tests.outbox.replacing", unique="queued", unique_on=["account_id"], on_conflict="replace")
+def replacing(account_id: int, note: str) -> None: ...
+
+
+@job(name="tests.outbox.debouncing", unique="queued", unique_on=["account_id"], on_conflict="debounce")
+def debouncing(account_id: int, note: str) -> None: ...
+
+
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(relay, "SPARE", 0.0)
@@ -363,6 +371,30 @@ def test_a_duplicate_ends_as_one(away: Any) -> None:
         strict.enqueue(7)
     assert (here.state, relay.relay(), kept()) == ("duplicate", 3, [])
     assert counted() == 2
+
+
+@pytest.mark.parametrize("what", ["replacing", "debouncing"])
+def test_newer_arguments_stay_when_an_older_call_comes_from_the_outbox(what: str, away: Any) -> None:
+    task = globals()[what]
+    with away(), transaction.atomic():
+        task.enqueue_in(60, 7, "oldest")
+        task.enqueue_in(60, 7, "older")
+    with transaction.atomic():
+        newer = task.enqueue_in(600, 7, "newer")
+    before = get_store().get("default", newer.id)
+    assert (relay.relay(), kept(), counted()) == (2, [], 1)
+    assert get_store().get("default", newer.id) == before
+
+
+@pytest.mark.parametrize("what", ["replacing", "debouncing"])
+def test_of_calls_that_wait_in_the_outbox_the_last_gives_the_arguments(what: str, away: Any) -> None:
+    task = globals()[what]
+    with away(), transaction.atomic():
+        first = task.enqueue_in(60, 7, "first")
+        for note in ("second", "third"):
+            task.enqueue_in(60, 7, note)
+    assert (relay.relay(), kept()) == (3, [])
+    assert b'"third"' in get_store().get("default", first.id).record  # type: ignore[union-attr]
 
 
 def test_an_old_entry_is_not_sent_until_somebody_decides_it(away: Any) -> None:
