@@ -194,7 +194,8 @@ class Signature(Element):
             )
         links, errbacks = _parts(self, "link"), _unlike(*_errbacks(self), *errbacks)
         args = self.args if value is _NOTHING or self.immutable else (value, *self.args)
-        request = request_of(self.type, args, self.kwargs, _without(self.options, "link", "link_error"), is_step=True)
+        options = _without(self.options, "link", "link_error")
+        request = request_of(self.type, args, self.kwargs, options, is_step=True, is_later=bool(before))
         if request.definition.keep_result == 0 or (request.changed or {}).get("keep_result") == 0:
             request.changed = {**(request.changed or {}), "keep_result": _FOR_NEXT_STEP}
         step = flow.add(JobSignature(request), after=before)

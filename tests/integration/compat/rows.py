@@ -535,6 +535,19 @@ def options_of_chain(c: Side) -> Outcome:
     return c.seen
 
 
+@row("`expires` in seconds of a later task of a chain counts from the end of the task before")
+def expires_in_chain(c: Side) -> Outcome:
+    @c.task
+    def takes_longer() -> None:
+        time.sleep(0.6)
+
+    @c.task(expires=0.5)
+    def told(_: Any) -> None:
+        c.seen.append("told")
+
+    return c.ended(c.names.chain(takes_longer.s(), told.s()).apply_async()), c.seen
+
+
 # -- eager -----------------------------------------------------------------------------------------------------
 
 
