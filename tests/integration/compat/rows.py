@@ -407,6 +407,19 @@ def failed_header(c: Side) -> Outcome:
     return result.state
 
 
+@row("A task of a chain that is revoked before its turn comes never runs, and is REVOKED")
+def revoked_in_chain(c: Side) -> Outcome:
+    @c.task
+    def told(*before: Any) -> None:
+        c.seen.append(len(before))
+
+    result = c.names.chain(told.s().set(countdown=0.5), told.s(), told.si()).apply_async()
+    result.parent.revoke()
+    c.until(lambda: c.seen)
+    c.settle()
+    return c.seen, result.parent.state, result.state
+
+
 @row("`link` gets the result, `link_error` the id of the failed task; neither runs in the other case")
 def links(c: Side) -> Outcome:
     @c.task

@@ -37,6 +37,7 @@ from django_jobs.compat.celery import (
 from django_jobs.compat.celery.app import OPTIONS
 from django_jobs.compat.celery.calls import KNOWN
 from django_jobs.compat.celery.conf import conf
+from django_jobs.compat.celery.exceptions import TaskRevokedError
 from django_jobs.compat.celery.missing import CALL_OPTIONS, EXCEPTIONS, NAMES, SIGNALS, TASK_OPTIONS
 from django_jobs.compat.celery.schedules import entries
 from django_jobs.core import registry
@@ -461,6 +462,18 @@ def test_a_group_is_revoked_and_counted(jobs: Jobs) -> None:
     result = group(add.s(1, 2), add.s(2, 3))()
     result.revoke()
     assert (result.ready(), result.completed_count(), len(result)) == (True, 0, 2)
+
+
+@pytest.mark.parametrize("made", [lambda: add.s(1, 2) | add.s(3), lambda: chord([add.s(1, 2)], total.s())])
+def test_a_task_whose_turn_has_not_come_can_be_revoked(jobs: Jobs, made: Any) -> None:
+    last = made().apply_async()
+    AsyncResult(last.id).revoke()
+    run(jobs)
+    before = last.parent if isinstance(last.parent, AsyncResult) else last.parent[0]
+    assert (before.get(timeout=1), last.state, AsyncResult(last.id).ready()) == (3, "REVOKED", True)
+    assert isinstance(last.result, TaskRevokedError)
+    with pytest.raises(TaskRevokedError, match=last.id):
+        last.get(timeout=1)
 
 
 def test_an_id_of_ones_own_inside_a_canvas_is_refused_with_what_to_write(jobs: Jobs) -> None:
