@@ -352,10 +352,15 @@ class group(Element):
         return errback
 
     def _add(self, flow: Flow, before: Sequence[Step], value: Any, errbacks: Sequence[Signature] = ()) -> _Last:
-        return [part._add(flow, before, value, errbacks) for part in self.tasks]
+        return [part._add(flow, before, value, errbacks) for part in self._unrolled()]
 
     def _run(self, value: Any, errbacks: Sequence[Signature] = ()) -> GroupResult:
-        return GroupResult(str(uuid4()), [part._run(value, errbacks) for part in self.tasks])
+        return GroupResult(str(uuid4()), [part._run(value, errbacks) for part in self._unrolled()])
+
+    def _unrolled(self) -> Iterator[Element]:
+        """Yield its parts, and those of the groups in it: the results of all of them are one list, as in Celery."""
+        for part in self.tasks:
+            yield from part._unrolled() if isinstance(part, group) else [part]
 
 
 class chord(Element):

@@ -359,6 +359,35 @@ def chords(c: Side) -> Outcome:
     return result.get(timeout=5)
 
 
+@row("The tasks of a group in a group are tasks of the outer one: there is one list of results")
+def groups_in_groups(c: Side) -> Outcome:
+    add = adder(c)
+
+    @c.task
+    def told(numbers: list[int]) -> list[int]:
+        return sorted(numbers)
+
+    group = c.names.group
+    made = group(group(add.s(1, 1), add.s(2, 2)), add.s(3, 3))
+    result, body = made.apply_async(), c.names.chord(made, told.s()).apply_async()
+    c.until(result.ready)
+    c.ended(body)
+    return result.get(timeout=5), body.get(timeout=5)
+
+
+@row("A group of one task in `chain(…)`", "what comes next gets a list of one result; Celery passes the result itself")
+def group_of_one(c: Side) -> Outcome:
+    add = adder(c)
+
+    @c.task
+    def told(value: Any) -> Any:
+        return value
+
+    result = c.names.chain(c.names.group([add.s(1, 1)]), told.s()).apply_async()
+    c.ended(result)
+    return result.get(timeout=5)
+
+
 @row("`starmap` and `chunks` give lists of results")
 def maps(c: Side) -> Outcome:
     add = adder(c)
