@@ -28,7 +28,7 @@ from django_jobs.enqueueing.commits import PASSING
 from django_jobs.enqueueing.handle import DEFERRED, JobHandle
 from django_jobs.enqueueing.request import EncodedJob, NewJobRequest, now_ms, sent_later, state_of
 from django_jobs.enqueueing.sending import settings_of
-from django_jobs.exceptions import DuplicateJob, JobsError, StoreFull, StoreUnavailable
+from django_jobs.exceptions import DuplicateJob, JobsError, QueueFull, StoreFull, StoreUnavailable
 from django_jobs.outbox import Entry, EntryKind, UnreadableRow, age, is_waited_for, rows, unpack
 from django_jobs.outbox.entries import ROWS
 from django_jobs.outbox.entries import delete as delete_rows

@@ -304,6 +304,14 @@ def test_what_try_enqueue_left_in_the_outbox_is_dropped_only_where_there_is_no_r
         assert [each is not None and stored(each) for each in handles] == [True] * 7 + [False] * 2
 
 
+def test_what_try_enqueue_left_behind_an_entry_that_waits_for_room_does_not_wait(away: Any) -> None:
+    receipt.using(queue="small").enqueue(0)
+    with away(), transaction.atomic():
+        waits = receipt.using(queue="small").enqueue(1)
+        receipt.using(queue="small").try_enqueue(2)
+    assert (relay.relay(), kept()) == (1, [waits.id])
+
+
 def test_many_entries_of_full_queues_hold_up_no_end_of_a_batch(away: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "PAGE", 2)
     with override_settings(DJANGO_JOBS={**SETTINGS, "QUEUES": {"small": {"MAX_LENGTH": 1}}}):
