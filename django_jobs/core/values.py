@@ -69,6 +69,9 @@ class Controls:
     #: names of jobs: the first is enqueued when the job has ended, the second when it is dead.
     on_end: str | None = None
     on_dead: str | None = None
+    #: when its arguments were asked for, if not when the job was enqueued: a newer call has replaced them, or the job
+    #: comes from the outbox.
+    asked_at: int | None = None
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
     def with_digest(self, unique: str) -> Controls:
@@ -163,6 +166,8 @@ class NewJob(NamedTuple):
     expires_in: int | None = None
     #: what a repeated call is compared with; "" = the id is forgotten when the job leaves the store.
     digest: str = ""
+    #: ms since the epoch: when its arguments were asked for, if that is long ago; 0 = now.
+    asked_at: int = 0
 
 
 class Added(StrEnum):

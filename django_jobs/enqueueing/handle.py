@@ -316,6 +316,19 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
 aget_job = async_twin(get_job)
 
 
+def kept_job(id: str) -> JobHandle | None:
+    """Return a handle for a job that is still in the outbox; None if there is none.  Raises DatabaseError."""
+    settings = get_settings()
+    if not settings.outbox:
+        return None
+    row = outbox.rows(settings.database).filter(kind=outbox.EntryKind.JOB, key=id).defer("data").first()
+    if row is None:
+        return None
+    kept = outbox.Kept(row.token, settings.database)
+    kept.is_committed = True  # a worker may have read it
+    return JobHandle(row.key, row.name, row.queue, DEFERRED, kept=kept)
+
+
 def find(id: str) -> JobInfo | None:
     """Return the job with that id, in whatever queue it is; None if there is none."""
     store, configured = get_store(), list(get_settings().queues)

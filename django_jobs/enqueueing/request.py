@@ -70,6 +70,8 @@ class NewJobRequest:
     run_at: int = 0
     run_in: int | None = None
     expires_at: int | None = None
+    #: ms after the job could first run; None: as the definition says.  `expires_at` takes precedence.
+    expires_in: int | None = None
     #: None: as the definition says.
     max_attempts: int | None = None
     #: None: as ON_COMMIT says.
@@ -166,7 +168,7 @@ def encode(request: NewJobRequest, settings: Settings, now: int, step: WorkflowS
     controls = _controls(request, options, shared, step)
     run_in = None if request.run_at else request.run_in or None
     # The store fills in both times, by its clock: of expiry, and of enqueueing.
-    expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
+    expires_in = None if controls.expires_at else _expires_in(request, options)
     if not meta and (controls is shared or _is_of_workflow_alone(controls)):
         record = codec.shared_head(definition.name, stored, controls) + data
     elif request.unique is not None and controls.unique and not meta and _is_of_unique_alone(controls, shared):
@@ -242,7 +244,7 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls, s
         changes["priority"] = request.priority
     if request.expires_at is not None:
         changes["expires_at"] = request.expires_at
-    elif options.expires_in is not None:
+    elif _expires_in(request, options) is not None:
         changes["expires_at"] = 0  # the store fills it in
     if options.max_concurrency:
         changes["limit_key"] = limit_key(definition, request.args, request.kwargs, request.scope)
@@ -262,6 +264,12 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls, s
             return _of_unique(controls, request.unique).with_digest(digest)
         return replace(_of_unique(controls, request.unique), unique=digest, **changes)
     return replace(controls, **changes) if changes else controls
+
+
+def _expires_in(request: NewJobRequest, options: JobOptions) -> int | None:
+    if request.expires_in is None and options.expires_in is not None:
+        return round(options.expires_in * 1000)
+    return request.expires_in
 
 
 def _is_of_workflow_alone(controls: Controls) -> bool:

@@ -381,6 +381,27 @@ def stop(store: Store, workflow: str) -> None:
     stop_jobs(store, workflow)
 
 
+def drop(store: Store, workflow: str, step: str) -> bool:
+    """Cancel a step that has no job yet: it never starts, and nor does what waits for it.  Returns False if there is no
+    such step, or its job is there, or was there."""
+    follow(store, workflow, [End(step, 0, State.CANCELLED)], "drop")
+    if is_dropped(store, workflow, step):
+        return True
+    id = job_id_of(workflow, step)
+    queues = [row.queue for row in outline(store, workflow, int(step), 1)]
+    gone = store.void(queues[0], [id]) if queues else {}
+    if gone.get(id, "") is not None:
+        return False
+    follow(store, workflow, [End(step, "=0", State.CANCELLED)])  # it was about to start: its job is refused from now on
+    return is_dropped(store, workflow, step)
+
+
+def is_dropped(store: Store, workflow: str, step: str) -> bool:
+    """Return whether this step was cancelled before it had a job."""
+    (stand,) = store.workflow_fields(workflow, [f"s:{step}"])
+    return stand is not None and read_stand(stand)[:2] == ("0", State.CANCELLED)
+
+
 def stop_jobs(store: Store, workflow: str) -> None:
     """Cancel the jobs of a workflow that was stopped."""
     for queue, jobs in live_jobs(store, workflow):

@@ -70,11 +70,18 @@ def publish(
 
 
 def request_of(
-    task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any], *, is_step: bool = False
+    task: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    is_step: bool = False,
+    is_later: bool = False,
 ) -> NewJobRequest:
     """Return the request for one call.  Receivers of before_task_publish may change args, kwargs and headers.
 
-    `is_step`: it becomes a step of a workflow, whose id follows from the workflow's."""
+    `is_step`: it becomes a step of a workflow, whose id follows from the workflow's.  `is_later`: steps come before it,
+    and its times count from their end."""
     check_call(task.name, options)
     chosen = {**_defaults(task), **{name: value for name, value in options.items() if value is not None}}
     chosen = {**route(task.name, args, kwargs, chosen, task), **chosen}
@@ -102,7 +109,11 @@ def request_of(
     elif "eta" in chosen:
         request.run_at = moment(_aware(chosen["eta"]), "eta")
     if "expires" in chosen:
-        request.expires_at = moment(_expiry(chosen["expires"]), "expires")
+        after = _seconds(chosen["expires"])
+        if is_later and after is not None:
+            request.expires_in = max(0, round(after * 1000) - (request.run_in or 0))
+        else:
+            request.expires_at = moment(_expiry(chosen["expires"]), "expires")
     request.changed = _changed(task, chosen)
     meta = _meta(task, chosen, headers)
     request.meta = {META: meta} if meta else None
@@ -190,11 +201,15 @@ def _aware(when: Any) -> Any:
 
 
 def _expiry(expires: Any) -> Any:
-    if isinstance(expires, int | float) and not isinstance(expires, bool):
-        expires = timedelta(seconds=expires)
+    after = _seconds(expires)
+    return _aware(expires) if after is None else datetime.now(UTC) + timedelta(seconds=after)
+
+
+def _seconds(expires: Any) -> float | None:
+    """Return the time in seconds; None if it is a moment."""
     if isinstance(expires, timedelta):
-        return datetime.now(UTC) + expires
-    return _aware(expires)
+        return expires.total_seconds()
+    return expires if isinstance(expires, int | float) and not isinstance(expires, bool) else None
 
 
 def _changed(task: Any, chosen: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -194,7 +194,8 @@ class Signature(Element):
             )
         links, errbacks = _parts(self, "link"), _unlike(*_errbacks(self), *errbacks)
         args = self.args if value is _NOTHING or self.immutable else (value, *self.args)
-        request = request_of(self.type, args, self.kwargs, _without(self.options, "link", "link_error"), is_step=True)
+        options = _without(self.options, "link", "link_error")
+        request = request_of(self.type, args, self.kwargs, options, is_step=True, is_later=bool(before))
         if request.definition.keep_result == 0 or (request.changed or {}).get("keep_result") == 0:
             request.changed = {**(request.changed or {}), "keep_result": _FOR_NEXT_STEP}
         step = flow.add(JobSignature(request), after=before)
@@ -351,10 +352,15 @@ class group(Element):
         return errback
 
     def _add(self, flow: Flow, before: Sequence[Step], value: Any, errbacks: Sequence[Signature] = ()) -> _Last:
-        return [part._add(flow, before, value, errbacks) for part in self.tasks]
+        return [part._add(flow, before, value, errbacks) for part in self._unrolled()]
 
     def _run(self, value: Any, errbacks: Sequence[Signature] = ()) -> GroupResult:
-        return GroupResult(str(uuid4()), [part._run(value, errbacks) for part in self.tasks])
+        return GroupResult(str(uuid4()), [part._run(value, errbacks) for part in self._unrolled()])
+
+    def _unrolled(self) -> Iterator[Element]:
+        """Yield its parts, and those of the groups in it: the results of all of them are one list, as in Celery."""
+        for part in self.tasks:
+            yield from part._unrolled() if isinstance(part, group) else [part]
 
 
 class chord(Element):

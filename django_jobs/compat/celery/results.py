@@ -9,9 +9,9 @@ from typing import Any
 
 from django_jobs.compat.celery.exceptions import TaskRevokedError, TimeoutError, Unsupported
 from django_jobs.compat.celery.missing import OF_RESULTS
-from django_jobs.compat.celery.stored import READY, STATES, error_of, refuse_in_task, said_in
+from django_jobs.compat.celery.stored import READY, STATES, drop, error_of, is_dropped, refuse_in_task, said_in, step_of
 from django_jobs.core.values import FINISHED, State
-from django_jobs.enqueueing.handle import JobHandle, get_job
+from django_jobs.enqueueing.handle import JobHandle, get_job, kept_job
 from django_jobs.exceptions import JobFailed, JobNotFound, WorkflowNotFound
 from django_jobs.workflows.handle import get_workflow
 
@@ -76,16 +76,13 @@ class AsyncResult(Result):
     @property
     def state(self) -> str:
         """PENDING, STARTED, RETRY, SUCCESS, FAILURE, REVOKED, or what `self.update_state` said."""
-        return self._state(self._seen())
-
-    status = state
-
-    @staticmethod
-    def _state(job: JobHandle | None) -> str:
+        job = self._seen()
         if job is None:
-            return "PENDING"
+            return "REVOKED" if is_dropped(self.id) else "PENDING"
         said = said_in(job)
         return str(said["state"]) if said else STATES.get(job.state, "PENDING")  # type: ignore[call-overload]
+
+    status = state
 
     def ready(self) -> bool:
         """Whether it has ended."""
@@ -104,7 +101,7 @@ class AsyncResult(Result):
         """What it returned, the error with which it ended, or the `meta` of `self.update_state`."""
         job = self._seen()
         if job is None:
-            return None
+            return TaskRevokedError(f"The task {self.id} was revoked.") if is_dropped(self.id) else None
         if (said := said_in(job)) is not None:
             return said["meta"]
         if job.state == State.SUCCEEDED:
@@ -159,15 +156,15 @@ class AsyncResult(Result):
 
     def _started(self, until: float | None) -> JobHandle:
         """Return the job; of a step, as soon as there is one.  Raises JobNotFound, JobFailed and TimeoutError."""
-        workflow, _, step = self.id.rpartition(".")
+        workflow, _ = step_of(self.id)
         while (job := self._seen()) is None:
-            if not (workflow.startswith("w") and step.isdigit()):
+            if not workflow:
                 raise JobNotFound(
                     f"There is no task with the id {self.id!r}, so nothing can be waited for. It may have left the "
                     "history (HISTORY, DEAD), or have been deleted."
                 )
             try:
-                if get_workflow(workflow).state in ("stopped", "cancelled"):
+                if is_dropped(self.id) or get_workflow(workflow).state in ("stopped", "cancelled"):
                     raise JobFailed(f"The workflow {workflow} has stopped before this task.")
             except WorkflowNotFound as gone:
                 raise JobNotFound(str(gone)) from gone
@@ -179,15 +176,21 @@ class AsyncResult(Result):
     def _failure(self) -> BaseException:
         """Return the error of this task, or of the step before it that failed."""
         job = self._seen()
-        if job is None and isinstance(self.parent, AsyncResult):
+        if job is None and isinstance(self.parent, AsyncResult) and not is_dropped(self.id):
             return self.parent._failure()
         return (None if job is None else error_of(job)) or TaskRevokedError(f"The task {self.id} was revoked.")
 
     def revoke(self, terminate: bool = False, signal: Any = None, **options: Any) -> None:
-        """Cancel it.  With `terminate`, an attempt that runs is ended with its process; the signal does not matter."""
+        """Cancel it.  With `terminate`, an attempt that runs is ended with its process; the signal does not matter.
+
+        A step of a workflow whose turn has not come never starts, and nor does what comes after it."""
         if options.keys() - {"wait", "timeout", "connection"}:
             raise Unsupported(f"AsyncResult.revoke({', '.join(sorted(options))}): use terminate only.")
-        if (job := self._seen()) is not None:
+        if self._seen() is None and drop(self.id):
+            return
+        if (job := self._seen()) is None:
+            job = self._handle = kept_job(self.id)
+        if job is not None:
             job.cancel(terminate=terminate)
 
     def forget(self) -> None:

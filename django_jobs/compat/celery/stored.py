@@ -12,6 +12,8 @@ from django_jobs.core.values import State
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import JobFailed
 from django_jobs.formatting import counted
+from django_jobs.stores import get_store
+from django_jobs.workflows import engine
 
 #: State of a job → Celery's.
 STATES = {
@@ -62,6 +64,24 @@ def error_of(job: JobHandle) -> Exception | None:
         except Exception:  # its class wants other arguments
             return JobFailed(job.error)
     return JobFailed(job.error)
+
+
+def step_of(id: str) -> tuple[str, str]:
+    """Return the workflow of the task with that id, and the number of its step; "" if it is no step."""
+    workflow, _, step = id.rpartition(".")
+    return (workflow, step) if workflow.startswith("w") and step.isdigit() else ("", "")
+
+
+def drop(id: str) -> bool:
+    """Revoke a step whose turn has not come.  Returns False if it is none."""
+    workflow, step = step_of(id)
+    return bool(workflow) and engine.drop(get_store(), workflow, step)
+
+
+def is_dropped(id: str) -> bool:
+    """Return whether it is a step that was revoked before its turn came."""
+    workflow, step = step_of(id)
+    return bool(workflow) and engine.is_dropped(get_store(), workflow, step)
 
 
 def refuse_in_task() -> None:

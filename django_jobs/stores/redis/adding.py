@@ -35,7 +35,8 @@ class Adding(Part):
         jobs is FULL and none of them is added.  A job that is not added needs no free place; neither does a job for a
         later time.  A job goes to lane `alone` if controls.alone or at_most_once is set.  If another job holds the
         unique key and is still covered by it, the new job is DUPLICATE ("skip", "raise") or REPLACED: "replace" gives
-        the waiting holder the new arguments, "debounce" also the new run time.  If the holder is gone or no longer
+        the waiting holder the new arguments, "debounce" also the new run time; but a call that comes late (`asked_at`)
+        changes nothing that a newer call has changed, and is DUPLICATE.  If the holder is gone or no longer
         covered, the new job takes over the lock.  An id that is already there is EXISTS, unless the stored record is
         byte for byte the one sent, and the job has no digest: then the call was repeated, and the answer is ADDED.
         (Another process may send a job with a digest again, and would announce it twice.)  A job that is too late
@@ -101,7 +102,7 @@ class Adding(Part):
             run = f"{job.schedule_run[1]}:{job.schedule_run[0]}" if job.schedule_run else ""
             run_at = job.run_at if job.run_in is None else f"+{job.run_in}"
             expires = "" if job.expires_in is None else job.expires_in
-            args += (job.id, job.record, run_at, job.on_conflict, run, expires, job.digest)
+            args += (job.id, job.record, run_at, job.on_conflict, run, expires, job.digest, job.asked_at or "")
         return "enqueue", args, call
 
     def last_runs(self, queues: Sequence[str]) -> dict[str, tuple[int, str]]:
@@ -258,7 +259,7 @@ def _is_plain(args: Sequence[Argument]) -> bool:
 def _lane_of(job: NewJob) -> tuple[Argument, ...] | None:
     """Return what lua/adding/enqueue_one.lua and enqueue_plain.lua must know of the job's controls; () for a plain job.
     None: only enqueue.lua can add this job."""
-    _, _, controls, run_at, on_conflict, schedule_run, run_in, expires_in, _ = job
+    _, _, controls, run_at, on_conflict, schedule_run, run_in, expires_in, _, _ = job
     if run_at or schedule_run or run_in is not None or expires_in is not None:
         return None
     if controls is PLAIN:

@@ -127,7 +127,8 @@ class Workflows(Lists):
         """Apply ends, at most ENDS_AT_ONCE, and return what may start because of them.  An end that was applied before
         changes nothing, but what it started is returned again: enqueueing an id twice has no effect.
 
-        `verb`: "close": the batch gets no more jobs.  "stop": what has not started will never start."""
+        `verb`: "close": the batch gets no more jobs.  "stop": what has not started will never start.  "drop": the
+        same for the steps that are named; nothing happens to those that have started."""
         (followed,) = self._apply_ends([(id, ends)], verb)
         return followed
 

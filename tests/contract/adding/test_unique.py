@@ -66,12 +66,32 @@ class TestAnEqualJob:
 class TestReplace:
     @pytest.mark.accepts("G32", "G33")
     @pytest.mark.parametrize("policy", ["replace", "debounce"])
-    def test_gives_the_waiting_job_the_new_arguments(self, store, unique, policy):
+    def test_gives_the_waiting_job_the_new_arguments(self, store, unique, clock, policy):
         enqueue(store, unique("a", args=b"[[1],{}]"))
         assert enqueue(store, unique("b", args=b"[[2],{}]", on_conflict=policy)) == [Added.REPLACED]
         assert store.get(Q, "b") is None
-        assert info(store, "a").record == unique("a", args=b"[[2],{}]").record
+        assert info(store, "a").record == unique("a", args=b"[[2],{}]", asked_at=clock.now).record
         assert info(store, "a").state is State.QUEUED
+
+    @pytest.mark.parametrize("policy", ["replace", "debounce"])
+    def test_of_a_call_that_comes_late_changes_nothing_that_a_newer_call_has_changed(
+        self, store, unique, clock, policy
+    ):
+        def call(number, asked_at=0):
+            job = unique(f"call {number}", args=b"[[%d],{}]" % number, run_at=clock.now + 9000 + number)
+            return enqueue(store, job._replace(on_conflict=policy, asked_at=asked_at))
+
+        begun = clock.now
+        clock.now += 1000
+        assert call(1, begun) == [Added.ADDED]
+        assert call(2, begun + 1) == [Added.REPLACED], "both are late, and the second is newer"
+        assert call(3, begun) == [Added.DUPLICATE]
+        clock.now += 1000
+        assert call(4) == [Added.REPLACED]
+        assert call(5, clock.now - 1) == [Added.DUPLICATE]
+        held = info(store, "call 1")
+        assert held.record.endswith(b"[[4],{}]")
+        assert held.at == clock.now + 9004 if policy == "debounce" else held.at == begun + 1000 + 9001
 
     def test_keeps_the_run_time(self, store, unique, clock):
         enqueue(store, unique("a", run_at=clock.now + 1000))

@@ -166,3 +166,43 @@ def test_a_step_that_was_deleted_stops_the_workflow(store):
     assert run(store) == []
     assert (handle.state, states(handle)) == ("stopped", ["deleted", "waiting"])
     assert handle.info.stopped_by == {"deleted": 1}
+
+
+@pytest.mark.parametrize("if_dead", ["wait", "cancel", "run"])
+def test_a_step_that_is_dropped_before_its_turn_never_starts_and_the_others_do(store, if_dead):
+    flow = Workflow("dropped")
+    first = flow.add(act.s("first"))
+    dropped = flow.add(act.s("dropped"), after=[first], if_dead=if_dead)
+    flow.add(act.s("beside"), after=[first])
+    flow.add(act.s("behind"), after=[dropped])
+    handle = flow.enqueue()
+    for _ in range(2):  # a second time, it changes nothing
+        assert engine.drop(store, handle.id, "1")
+    assert (states(handle), handle.counts["waiting"]) == (["live", "cancelled", "waiting", "waiting"], 2)
+    assert run(store) == ["first", "beside"]
+    assert (handle.state, states(handle)) == ("stopped", ["succeeded", "cancelled", "succeeded", "waiting"])
+    assert handle.retry() == 0
+    engine.check(store, handle.id, 60_000)
+    assert run(store) == []
+
+
+def test_a_step_that_has_started_is_not_dropped(store):
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    assert not engine.drop(store, handle.id, "0")
+    assert run(store) == ["a", "b"]
+    assert [engine.drop(store, handle.id, step) for step in "012"] == [False] * 3
+    assert not engine.drop(store, "w" + "0" * 32, "1"), "there is no such workflow"
+    assert (handle.state, handle.counts["succeeded"]) == ("succeeded", 2)
+
+
+def test_a_step_is_dropped_whose_turn_has_come_and_whose_job_has_not(store, monkeypatch):
+    """Its process stands still between the end of the step before it and the job of this one."""
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    add, starts = store.enqueue, []
+    monkeypatch.setattr(store, "enqueue", lambda *given, **named: starts.append(given) or [])
+    run(store)
+    monkeypatch.setattr(store, "enqueue", add)
+    assert (len(starts), states(handle)) == (1, ["succeeded", "live"])
+    assert engine.drop(store, handle.id, "1")
+    store.enqueue(*starts[0])
+    assert (run(store), handle.state, states(handle)) == ([], "stopped", ["succeeded", "cancelled"])

@@ -359,6 +359,35 @@ def chords(c: Side) -> Outcome:
     return result.get(timeout=5)
 
 
+@row("The tasks of a group in a group are tasks of the outer one: there is one list of results")
+def groups_in_groups(c: Side) -> Outcome:
+    add = adder(c)
+
+    @c.task
+    def told(numbers: list[int]) -> list[int]:
+        return sorted(numbers)
+
+    group = c.names.group
+    made = group(group(add.s(1, 1), add.s(2, 2)), add.s(3, 3))
+    result, body = made.apply_async(), c.names.chord(made, told.s()).apply_async()
+    c.until(result.ready)
+    c.ended(body)
+    return result.get(timeout=5), body.get(timeout=5)
+
+
+@row("A group of one task in `chain(…)`", "what comes next gets a list of one result; Celery passes the result itself")
+def group_of_one(c: Side) -> Outcome:
+    add = adder(c)
+
+    @c.task
+    def told(value: Any) -> Any:
+        return value
+
+    result = c.names.chain(c.names.group([add.s(1, 1)]), told.s()).apply_async()
+    c.ended(result)
+    return result.get(timeout=5)
+
+
 @row("`starmap` and `chunks` give lists of results")
 def maps(c: Side) -> Outcome:
     add = adder(c)
@@ -405,6 +434,19 @@ def failed_header(c: Side) -> Outcome:
     c.until(lambda: len(c.seen) == 2)
     c.settle()
     return result.state
+
+
+@row("A task of a chain that is revoked before its turn comes never runs, and is REVOKED")
+def revoked_in_chain(c: Side) -> Outcome:
+    @c.task
+    def told(*before: Any) -> None:
+        c.seen.append(len(before))
+
+    result = c.names.chain(told.s().set(countdown=0.5), told.s(), told.si()).apply_async()
+    result.parent.revoke()
+    c.until(lambda: c.seen)
+    c.settle()
+    return c.seen, result.parent.state, result.state
 
 
 @row("`link` gets the result, `link_error` the id of the failed task; neither runs in the other case")
@@ -533,6 +575,19 @@ def options_of_chain(c: Side) -> Outcome:
 
     c.ended((told.s() | told.s()).apply_async(headers={"row": 1}, countdown=0.01))
     return c.seen
+
+
+@row("`expires` in seconds of a later task of a chain counts from the end of the task before")
+def expires_in_chain(c: Side) -> Outcome:
+    @c.task
+    def takes_longer() -> None:
+        time.sleep(0.6)
+
+    @c.task(expires=0.5)
+    def told(_: Any) -> None:
+        c.seen.append("told")
+
+    return c.ended(c.names.chain(takes_longer.s(), told.s()).apply_async()), c.seen
 
 
 # -- eager -----------------------------------------------------------------------------------------------------

@@ -37,11 +37,14 @@ from django_jobs.compat.celery import (
 from django_jobs.compat.celery.app import OPTIONS
 from django_jobs.compat.celery.calls import KNOWN
 from django_jobs.compat.celery.conf import conf
+from django_jobs.compat.celery.exceptions import TaskRevokedError
 from django_jobs.compat.celery.missing import CALL_OPTIONS, EXCEPTIONS, NAMES, SIGNALS, TASK_OPTIONS
 from django_jobs.compat.celery.schedules import entries
 from django_jobs.core import registry
-from django_jobs.exceptions import InvalidArguments, InvalidJob, PayloadError, UnknownQueue
+from django_jobs.exceptions import InvalidArguments, InvalidJob, PayloadError, StoreUnavailable, UnknownQueue
+from django_jobs.operations import relay
 from django_jobs.schedules.entry import check_entry
+from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
 
 QUEUES = {"STORE": "memory", "QUEUES": {"default": {}, "mail": {}, "slow": {}}}
@@ -177,6 +180,24 @@ def test_headers_travel_and_before_task_publish_may_add_some(jobs: Jobs) -> None
     signals.before_task_publish.disconnect(stamp)
     jobs.run_all()
     assert result.get(timeout=1)["headers"] == {"a": 1, "tenant": f"layer.seen {result.id}"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_is_still_in_the_outbox_can_be_revoked_by_its_id(jobs: Jobs, monkeypatch: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("Nobody listens.")
+
+    monkeypatch.setattr(relay, "SPARE", 0.0)
+    with override_settings(DJANGO_JOBS={**QUEUES, "OUTBOX": True}):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(get_store()), "enqueue", refuse)
+            with transaction.atomic():
+                stays, goes = add.delay(1, 2), add.delay(3, 4)
+        revoked = AsyncResult(goes.id)
+        revoked.revoke()
+        assert relay.relay() == 1
+        run(jobs)
+    assert (stays.state, revoked.state, AsyncResult(goes.id).state) == ("SUCCESS", "REVOKED", "PENDING")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -461,6 +482,18 @@ def test_a_group_is_revoked_and_counted(jobs: Jobs) -> None:
     result = group(add.s(1, 2), add.s(2, 3))()
     result.revoke()
     assert (result.ready(), result.completed_count(), len(result)) == (True, 0, 2)
+
+
+@pytest.mark.parametrize("made", [lambda: add.s(1, 2) | add.s(3), lambda: chord([add.s(1, 2)], total.s())])
+def test_a_task_whose_turn_has_not_come_can_be_revoked(jobs: Jobs, made: Any) -> None:
+    last = made().apply_async()
+    AsyncResult(last.id).revoke()
+    run(jobs)
+    before = last.parent if isinstance(last.parent, AsyncResult) else last.parent[0]
+    assert (before.get(timeout=1), last.state, AsyncResult(last.id).ready()) == (3, "REVOKED", True)
+    assert isinstance(last.result, TaskRevokedError)
+    with pytest.raises(TaskRevokedError, match=last.id):
+        last.get(timeout=1)
 
 
 def test_an_id_of_ones_own_inside_a_canvas_is_refused_with_what_to_write(jobs: Jobs) -> None:

@@ -37,6 +37,8 @@ SETTINGS: dict[str, Any] = {
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+#: A queue with room for ten.
+TEN = {**SETTINGS, "QUEUES": {"default": {}, "ten": {"MAX_LENGTH": 10}}}
 #: What the job for each end was told.
 TOLD: list[dict[str, Any]] = []
 
@@ -48,6 +50,14 @@ def told(end: dict[str, Any]) -> None:
 
 @job(name="tests.outbox.ends", on_end=told)
 def ends(number: int) -> None: ...
+
+
+@job(name="tests.outbox.replacing", unique="queued", unique_on=["account_id"], on_conflict="replace")
+def replacing(account_id: int, note: str) -> None: ...
+
+
+@job(name="tests.outbox.debouncing", unique="queued", unique_on=["account_id"], on_conflict="debounce")
+def debouncing(account_id: int, note: str) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -272,6 +282,48 @@ def test_a_full_queue_lets_the_entry_wait_and_holds_up_nobody_else(away: Any) ->
     assert waits.refresh().state == "queued"
 
 
+def test_a_queue_with_room_for_some_takes_the_first_of_the_entries(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=TEN):
+        taken = receipt.using(queue="ten").enqueue_many([(number,) for number in range(3)])
+        with away(), transaction.atomic():
+            first = [receipt.using(queue="ten").enqueue(number) for number in range(12)]
+            later = receipt.using(queue="ten").enqueue_in(60, 12)
+        assert (relay.relay(), [stored(each) for each in first]) == (8, [True] * 7 + [False] * 5)
+        assert stored(later), "a job for a later time needs no room"
+        assert [each.id for each in claim("ten", 20)] == [each.id for each in [*taken, *first[:7]]]
+        assert (relay.relay(), kept()) == (5, [])
+        assert [each.id for each in claim("ten", 20)] == [each.id for each in first[7:]]
+
+
+def test_what_try_enqueue_left_in_the_outbox_is_dropped_only_where_there_is_no_room(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=TEN):
+        receipt.using(queue="ten").enqueue_many([(number,) for number in range(3)])
+        with away(), transaction.atomic():
+            handles = [receipt.using(queue="ten").try_enqueue(number) for number in range(9)]
+        assert (relay.relay(), kept()) == (9, [])
+        assert [each is not None and stored(each) for each in handles] == [True] * 7 + [False] * 2
+
+
+def test_what_try_enqueue_left_behind_an_entry_that_waits_for_room_does_not_wait(away: Any) -> None:
+    receipt.using(queue="small").enqueue(0)
+    with away(), transaction.atomic():
+        waits = receipt.using(queue="small").enqueue(1)
+        receipt.using(queue="small").try_enqueue(2)
+    assert (relay.relay(), kept()) == (1, [waits.id])
+
+
+def test_many_entries_of_full_queues_hold_up_no_end_of_a_batch(away: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "PAGE", 2)
+    with override_settings(DJANGO_JOBS={**SETTINGS, "QUEUES": {"small": {"MAX_LENGTH": 1}}}):
+        receipt.using(queue="small").enqueue(0)
+        with away(), transaction.atomic():
+            receipt.using(queue="small").enqueue_many([(number,) for number in range(4)])
+            with Batch("empty") as batch:
+                pass
+        assert (relay.relay(), len(kept())) == (1, 4)
+        assert batch.handle.state == "succeeded"
+
+
 def test_entries_that_wait_do_not_use_up_the_time_of_those_behind_them(
     away: Any, time: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +379,30 @@ def test_a_duplicate_ends_as_one(away: Any) -> None:
         strict.enqueue(7)
     assert (here.state, relay.relay(), kept()) == ("duplicate", 3, [])
     assert counted() == 2
+
+
+@pytest.mark.parametrize("what", ["replacing", "debouncing"])
+def test_newer_arguments_stay_when_an_older_call_comes_from_the_outbox(what: str, away: Any) -> None:
+    task = globals()[what]
+    with away(), transaction.atomic():
+        task.enqueue_in(60, 7, "oldest")
+        task.enqueue_in(60, 7, "older")
+    with transaction.atomic():
+        newer = task.enqueue_in(600, 7, "newer")
+    before = get_store().get("default", newer.id)
+    assert (relay.relay(), kept(), counted()) == (2, [], 1)
+    assert get_store().get("default", newer.id) == before
+
+
+@pytest.mark.parametrize("what", ["replacing", "debouncing"])
+def test_of_calls_that_wait_in_the_outbox_the_last_gives_the_arguments(what: str, away: Any) -> None:
+    task = globals()[what]
+    with away(), transaction.atomic():
+        first = task.enqueue_in(60, 7, "first")
+        for note in ("second", "third"):
+            task.enqueue_in(60, 7, note)
+    assert (relay.relay(), kept()) == (3, [])
+    assert b'"third"' in get_store().get("default", first.id).record  # type: ignore[union-attr]
 
 
 def test_an_old_entry_is_not_sent_until_somebody_decides_it(away: Any) -> None:

@@ -4,7 +4,8 @@
 --       4 max length (0 = none)   5 ids are remembered for (ms)
 --       then per job: id, record, run at (ms, 0 = now; "+ms" = in that time from now), on conflict,
 --       schedule_run ("ms:schedule" or ""), expires ("" or ms after it could first run: expires_at in the record is 0,
---       and is replaced by that time), digest ("" = none).  If the enqueue time in a record is 0, it is set to now.
+--       and is replaced by that time), digest ("" = none), asked at (ms, "" = now: a call that comes late changes nothing
+--       that a newer call has changed).  If the enqueue time in a record is 0, it is set to now.
 --
 -- Returns one word per job, as values.Added.
 --! answers lines
@@ -12,7 +13,7 @@
 --! keys fired
 local max_length = tonumber(ARGV[4])
 local kept = tonumber(ARGV[5])
-local STRIDE, FIRST = 7, 6
+local STRIDE, FIRST = 8, 6
 local total = (#ARGV - FIRST + 1) / STRIDE
 
 local function time_of(text)
@@ -89,13 +90,13 @@ local fits = all_fit()
 
 local replaced = false
 -- Another job has the unique key.  Returns the answer, which `noted` remembers before anything changes.
-local function conflict(holder, record, run_at, policy, noted)
+local function conflict(holder, record, run_at, policy, is_late, noted)
     if policy ~= 'replace' and policy ~= 'debounce' then
         return noted('duplicate')
     end
     local old = redis.call('HGET', jobs, holder)
     local state = old and waiting_state(holder)
-    if not state then
+    if not state or is_late and asked_at(record) < asked_at(old) then
         return noted('duplicate')
     end
     local moves = policy == 'debounce' and run_at > now
@@ -114,7 +115,7 @@ local function conflict(holder, record, run_at, policy, noted)
     return 'replaced'
 end
 
-local function add(id, record, run_at, policy, schedule_run, expires, digest_of_call)
+local function add(id, record, run_at, policy, schedule_run, expires, digest_of_call, asked)
     local stored = redis.call('HGET', jobs, id)
     if stored then
         return seen(stored, record, expires, digest_of_call)
@@ -134,8 +135,12 @@ local function add(id, record, run_at, policy, schedule_run, expires, digest_of_
     local controls = controls_of(record)
     local digest = digest_of(controls)
     local holder = digest and locker(digest)
+    local is_late = asked ~= ''
+    if (holder or is_late) and (policy == 'replace' or policy == 'debounce') then
+        record = with_asked_at(record, math.min(now, tonumber(asked) or now))
+    end
     if holder then
-        return conflict(holder, record, run_at, policy, function(answer)
+        return conflict(holder, record, run_at, policy, is_late, function(answer)
             if digest_of_call ~= '' then
                 remember(id, digest_of_call .. ':=' .. answer)
             end
@@ -179,7 +184,7 @@ end
 local result = {}
 for i = FIRST, #ARGV, STRIDE do
     local at = i + 2
-    result[#result + 1] = add(ARGV[i], ARGV[i + 1], time_of(ARGV[at]), unpack(ARGV, at + 1, at + 4))
+    result[#result + 1] = add(ARGV[i], ARGV[i + 1], time_of(ARGV[at]), unpack(ARGV, at + 1, at + 5))
 end
 
 local added = 0

@@ -4,7 +4,8 @@
 --
 -- KEYS  the workflows (see "A workflow" in docs/contributing/internals.md); on a Cluster one
 -- Arguments: verb ("" | "close": the batch gets no more jobs | "stop": what has not started never starts
---       | "started": all its first steps are in the store, and of a batch these callbacks)
+--       | "started": all its first steps are in the store, and of a batch these callbacks
+--       | "drop": those of the steps that have not started never start)
 --       then per workflow: how many groups of ends; per group: number of the note ("=n": only if n is the number of a
 --       step's last one), state, "-" or "r" (with results), how many, then the steps, with "r" each with its result
 --
@@ -140,6 +141,17 @@ local function moves(step, old, new)
     end
 end
 
+-- A step that waits never starts, whatever becomes of the steps before it: as if these were to succeed, and it were
+-- cancelled because of them.
+local function drop(step)
+    local left, bad, off = match(value_of('l:' .. step) or '', '^(%d+):(%d+):%a(!?)$')
+    if left then
+        put('l:' .. step, left .. ':' .. bad .. ':w!')
+        put('s:' .. step, '0:cancelled')
+        moves(step, off == '!' and 'cancelled' or 'waiting', 'cancelled')
+    end
+end
+
 -- Apply the ends of the workflow, whose arguments begin at `at`.
 local function apply(at)
     for _ = 1, tonumber(ARGV[at]) do
@@ -159,6 +171,8 @@ local function apply(at)
             local late = expected and (number ~= last or old == state) or not expected and number <= last
             if verb == 'started' then
                 put('b:' .. step, '2')
+            elseif verb == 'drop' then
+                drop(step)
             elseif is_batch and (not stand or old == 'none') then -- not a job of this batch
             elseif old == 'succeeded' or late then
                 again[#again + 1] = step

@@ -48,8 +48,20 @@ local function with_fields(line, other, wanted)
     return #parts > 0 and '{' .. table.concat(parts, ',') .. '}' or ''
 end
 
--- The old record with the arguments of the new one (its rest) and its limit, which depends on them; also with its
--- expiry if the start moves.
+-- When somebody asked for the arguments of a record: when it was enqueued, unless its controls say another time.
+local function asked_at(record)
+    local controls = controls_of(record)
+    local at = controls and controls.asked_at or string.match(record, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n(%d+)\n')
+    return tonumber(at) or 0
+end
+
+local function with_asked_at(record, at)
+    local head, line, rest = string.match(record, '^([^\n]*\n[^\n]*\n[^\n]*\n)([^\n]*)(\n.*)$')
+    return head and head .. with_fields(line, string.format('{"asked_at":%.0f}', at), {'asked_at'}) .. rest or record
+end
+
+-- The old record with the arguments of the new one (its rest), their time, and its limit, which depends on them; also
+-- with its expiry if the start moves.
 local function with_arguments(old, new, moves)
     local HEAD = '^[^\n]*\n([^\n]*\n[^\n]*\n)([^\n]*)(\n[^\n]*\n[^\n]*\n)()'
     local types, line, about = string.match(old, HEAD)
@@ -57,7 +69,8 @@ local function with_arguments(old, new, moves)
     if not types or not rest then
         return new
     end
-    line = with_fields(line, other, moves and {'limit_key', 'limit', 'expires_at'} or {'limit_key', 'limit'})
+    local follow = {'limit_key', 'limit', 'asked_at', moves and 'expires_at' or nil}
+    line = with_fields(line, other, follow)
     return (line == '' and '-\n' or '+\n') .. types .. line .. about .. string.sub(new, rest)
 end
 
