@@ -254,8 +254,7 @@ class Thread:
         self._lock = Lock()
 
     def note_claims(self, queue: str, claims: Sequence[Claim], left: int = 0) -> list[tuple[int, Claim]]:
-        """Note these claims, just made in one call that left so many jobs.  Returns each with its number, which
-        `begin_job` takes.
+        """Note these claims, made in one call that left so many jobs.  Returns each with its number for `begin_job`.
 
         A batch with too many claims or too long ids is not noted: the parent then does not know of it."""
         shared, memory = self._shared, self.memory
