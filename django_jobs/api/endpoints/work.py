@@ -25,7 +25,7 @@ from django_jobs.api.endpoints.leases import lease_of, lengthen, shortest, timeo
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
-from django_jobs.core.values import Claim, Claimed, Ended, JobInfo, Lane, State
+from django_jobs.core.values import Claim, Claimed, Ended, Lane, State
 from django_jobs.enqueueing.keys import refiled
 from django_jobs.enqueueing.request import DIGEST_LENGTH
 from django_jobs.events.announce import announce_expired
@@ -271,17 +271,12 @@ def held_claim(
         raise Problem(
             Kind.NOT_REMOTE, f"{name!r} is not a remote job type: the workers of the project settle its jobs."
         )
-    named = (token is None or token == info.token) and (attempt is None or attempt == attempt_of(info))
+    named = (token is None or token == info.token) and (attempt is None or attempt == info.claim.attempt)
     if archived or info.state is not State.RUNNING or not named:
         if digest and get_store().reported([info.queue], id) == digest:
             return None
         raise stale(id)
     return info.claim
-
-
-def attempt_of(info: JobInfo) -> int:
-    """Return the number of the running attempt, or of the one that succeeded."""
-    return info.claim.attempt
 
 
 def stale(id: str) -> Problem:
