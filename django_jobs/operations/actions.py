@@ -41,6 +41,11 @@ class Done:
     #: jobs that stay because another job holds their unique key, and the id of that job.
     taken: Mapping[str, str] = field(default_factory=dict)
 
+    def plus(self, other: Done) -> Done:
+        """Return both together."""
+        moved, asked, held = [*self.moved, *other.moved], [*self.asked, *other.asked], [*self.held, *other.held]
+        return Done(moved, asked, held, {**self.taken, **other.taken})
+
     @property
     def count(self) -> int:
         """The number of jobs that moved or were asked to stop."""
@@ -90,13 +95,7 @@ def act(verb: str, queue: str, ids: Sequence[str], **details: Any) -> Done:
     """Apply `verb` to these jobs of one queue, in batches.  `details` are fields of Details."""
     total, known = Done(), Details(**details)
     for batch in batches(ids):
-        done = ACTS[verb](queue, batch, known)
-        total = Done(
-            [*total.moved, *done.moved],
-            [*total.asked, *done.asked],
-            [*total.held, *done.held],
-            {**total.taken, **done.taken},
-        )
+        total = total.plus(ACTS[verb](queue, batch, known))
     return total
 
 

@@ -142,34 +142,25 @@ def what_matches(state: State, match: Match, counted: Matching) -> str:
 
 def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dict[str, Any]) -> HttpResponse:
     """Apply the verb to the ticked jobs, queue by queue."""
-    moved: list[str] = []
-    asked: list[str] = []
-    held: list[str] = []
-    taken: dict[str, str] = {}
-    again = bool(details.get("start_again"))
+    done, again = operations.Done(), bool(details.get("start_again"))
     for queue in dict.fromkeys(queue for queue, _id in chosen):
         ids = [id for each, id in chosen if each == queue]
         run_at, why = details.get("run_at", 0), reason(console, details)
-        done = operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again)
-        held += done.held
-        taken |= done.taken
-        moved += done.moved
-        asked += done.asked
-    said = labels.report(verb, len(moved), len(asked), len(held), len(taken), taken)
-    if done_ids := [(queue, id) for queue, id in chosen if id in {*moved, *asked}]:
+        done = done.plus(operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again))
+    numbers = {key: len(getattr(done, key)) for key in ("moved", "asked", "held", "taken")}
+    said = labels.report(verb, **numbers, holders=done.taken)
+    if done_ids := [(queue, id) for queue, id in chosen if id in {*done.moved, *done.asked}]:
         told = {key: details[key] for key in ("reason", "run_at", "start_again") if details.get(key)}
-        numbers = {"moved": len(moved), "asked": len(asked), "held": len(held), "taken": len(taken)}
         where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
         console.log(verb, ObjectKind.JOB, where, ids=audit.listed(done_ids), **numbers, **told)
-    left = len(chosen) - len(moved) - len(asked) - len(held) - len(taken)
-    if left:
+    if left := len(chosen) - sum(numbers.values()):
         more = ngettext(
             "%(n)s job had changed its state and was skipped.",
             "%(n)s jobs had changed their state and were skipped.",
             left,
         )
         said = f"{said} {more % {'n': number(left)}}"
-    level = messages.SUCCESS if moved or asked else messages.WARNING
+    level = messages.SUCCESS if done.count else messages.WARNING
     return console.back(console.request.get_full_path(), level, said)
 
 

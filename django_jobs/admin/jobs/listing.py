@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse, QueryDict
 
-from django_jobs import browse, operations
+from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import actions, errors, saved
@@ -50,7 +50,6 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
     grouped = state in browse.GROUPED and "group" in query
     place = query_of(Match(match.queue, match.name, since=match.since, before=match.before))
     by_tag = grouped and query["group"] == "tag"
-    verbs = [verb for verb in operations.VERBS if state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "state": state.value,
         "explained": labels.EXPLAINED[state],
@@ -66,10 +65,7 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
         "list_url": f"?{urlencode(place)}",
         "queues": console.counted.names,
         "names": registry.names(),
-        "verbs": [
-            (operations.word_of(verb), labels.verb_label(verb, state), labels.VERBS[verb].destructive)
-            for verb in console.allowed(verbs)
-        ],
+        "verbs": console.verbs(state),
     }
     if chosen.problems:
         context |= {"total": 0, "grouped": False, "by_tag": False}

@@ -89,17 +89,13 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
 def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
     """Return the context of the page."""
     raw_info, info = info, masked(info, arguments=console.sees_arguments)
-    verbs = [verb for verb in operations.VERBS if info.state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "info": info,
         "worker": shown(info.worker),
         "state": info.state.value,
         "state_label": labels.STATES[info.state],
         "explained": labels.EXPLAINED[info.state],
-        "verbs": [
-            (operations.word_of(verb), labels.verb_label(verb, info.state), labels.VERBS[verb].destructive)
-            for verb in console.allowed(verbs)
-        ],
+        "verbs": console.verbs(info.state),
         "checkin": checkin(info) if info.checkin else None,
         "attempts": list(zip(info.attempts, counted(info), errors_of(raw_info), strict=True))[::-1],
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
