@@ -22,6 +22,7 @@ from django_jobs.operations import edited
 from django_jobs.operations.staying import check_key, may_have_started
 from django_jobs.serialization.record import decode, name_of, tags_of, waited_ms
 from django_jobs.stores import get_store
+from django_jobs.stores.values.sizes import chunks
 
 #: Jobs moved by one call: a script over 1,000 blocks a busy Redis for 20 ms or more, one over 100 for 2 ms.
 BATCH = 100
@@ -197,7 +198,7 @@ def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) ->
 
 
 def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Give a waiting job other arguments: JSON values as `payloads.arguments_of` shows them.  False: it has these
+    """Give a waiting job other arguments: JSON values as `masking.shown_call` shows them.  False: it has these
     already.
 
     It keeps its place, its turn and its time; its unique key and its limit key are computed again.  A masked value
@@ -282,6 +283,4 @@ def command_worker(worker: str, command: str) -> bool:
 
 def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the ids without duplicates, BATCH at a time."""
-    unique = list(dict.fromkeys(ids))
-    for start in range(0, len(unique), BATCH):
-        yield unique[start : start + BATCH]
+    return chunks(list(dict.fromkeys(ids)), BATCH)

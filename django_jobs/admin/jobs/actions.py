@@ -26,6 +26,7 @@ from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import bulk
 from django_jobs.operations.matching import Matching, count_matching
 from django_jobs.stores import get_store
+from django_jobs.stores.values.sizes import grouped
 
 FORMS: dict[str, type[forms.Form]] = {"reschedule": RescheduleForm, "kill": KillForm}
 #: More ticked boxes than two searches can show did not come from one page.
@@ -65,9 +66,8 @@ def started_once(verb: str, state: State, chosen: list[tuple[str, str]]) -> list
     if verb != "revive" or state not in MAY_HAVE_STARTED:
         return []
     found = []
-    for queue in dict.fromkeys(queue for queue, _id in chosen):
-        infos = get_store().get_many(queue, [id for each, id in chosen if each == queue])
-        found += [(queue, info.id) for info in infos if operations.may_have_started(info)]
+    for queue, ids in grouped(chosen).items():
+        found += [(queue, info.id) for info in get_store().get_many(queue, ids) if operations.may_have_started(info)]
     return found
 
 
@@ -143,8 +143,7 @@ def what_matches(state: State, match: Match, counted: Matching) -> str:
 def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dict[str, Any]) -> HttpResponse:
     """Apply the verb to the ticked jobs, queue by queue."""
     done, again = operations.Done(), bool(details.get("start_again"))
-    for queue in dict.fromkeys(queue for queue, _id in chosen):
-        ids = [id for each, id in chosen if each == queue]
+    for queue, ids in grouped(chosen).items():
         run_at, why = details.get("run_at", 0), reason(console, details)
         done = done.plus(operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again))
     numbers = {key: len(getattr(done, key)) for key in ("moved", "asked", "held", "taken")}

@@ -19,6 +19,7 @@ from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.operations import searching
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import MOST_TAGS
+from django_jobs.stores.values.sizes import grouped
 
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
@@ -136,9 +137,7 @@ def jobs_of(found: browse.Search) -> list[JobInfo]:
     """Return the first jobs that a search has found and that are still in one of its states."""
     first, jobs = found.found[: browse.SHOWN], found.jobs
     if len(jobs) < len(first):
-        jobs = []
-        for queue in dict.fromkeys(queue for queue, _id in first):
-            jobs += get_store().get_many(queue, [id for each, id in first if each == queue])
+        jobs = [info for queue, ids in grouped(first).items() for info in get_store().get_many(queue, ids)]
     return [info for info in jobs if info.state in found.states]
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from django_jobs.core.values import JobInfo, State
 from django_jobs.serialization.checked import read_number
 from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
-from django_jobs.stores.redis.connection.entries import chunks, read_ended
+from django_jobs.stores.redis.connection.entries import read_ended
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.failures.groups import letter_of, name_of_group, text_of
 from django_jobs.stores.redis.plain_lists import Entry, PlainLists, Wanted, order_of
 from django_jobs.stores.redis.standing import Positions
 from django_jobs.stores.values.lists import FailureGroup, Mark, Span, check_span
+from django_jobs.stores.values.sizes import chunks
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
 QUEUES = 100

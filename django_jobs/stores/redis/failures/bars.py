@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import Any
 
 from django_jobs.core.values import State
-from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.failures.groups import CALLS, Groups, letter_of, name_of_group
 from django_jobs.stores.values.lists import Bars, FailureGroup, Span, check_span
+from django_jobs.stores.values.sizes import chunks
 
 #: Queues in one call, and bars that a call may have to count: some milliseconds of the server's time.
 QUEUES, COUNTED = 100, 4_000

@@ -8,7 +8,6 @@ from typing import Any
 
 from django_jobs.core import registry
 from django_jobs.core.values import State
-from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.values.lists import (
@@ -20,6 +19,7 @@ from django_jobs.stores.values.lists import (
     check_grouped,
     merged,
 )
+from django_jobs.stores.values.sizes import chunks
 
 #: Queues in one call at first; a call deals with fewer if they have many groups.
 QUEUES_OF_GROUPS = 500
