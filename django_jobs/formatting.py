@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 
@@ -66,6 +67,11 @@ def migrate_hint(error: BaseException) -> str:
     text = str(error).lower()
     missing = "no such table" in text or ("does" in text and "exist" in text) or "undefinedtable" in text
     return ". Run `manage.py migrate`" if missing else ""
+
+
+def call_text(name: str, args: Iterable[object], kwargs: Mapping[str, object]) -> str:
+    """Return a call as Python code: `shop.jobs.send_receipt(7, copy=True)`."""
+    return f"{name}({', '.join([*map(repr, args), *(f'{key}={value!r}' for key, value in kwargs.items())])})"
 
 
 def sentence(text: object) -> str:

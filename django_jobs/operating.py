@@ -24,6 +24,7 @@ from django_jobs.paused import Paused, pauses
 from django_jobs.samples.times import PERIODS, RunTimes
 from django_jobs.schedules import Day, days, entries
 from django_jobs.stores import get_store
+from django_jobs.stores.values.sizes import chunks
 
 
 def counts() -> JobCounts:
@@ -36,8 +37,7 @@ def counts() -> JobCounts:
 def queues() -> list[QueueStats]:
     """Return the numbers of every queue, counted now: jobs by state, the age of the oldest, pauses."""
     names = browse.queue_names()
-    some = (names[start : start + LIVE_QUEUES] for start in range(0, len(names), LIVE_QUEUES))
-    return [stats for each in some for stats in browse.queue_stats(each)]
+    return [stats for each in chunks(names, LIVE_QUEUES) for stats in browse.queue_stats(each)]
 
 
 def jobs(query: str, *, limit: int = 50) -> Listed:
@@ -78,7 +78,7 @@ def run_times(period: str = "day", *, name: str = "", queue: str = "") -> list[R
     if period not in PERIODS:
         raise ValueError(f"{period!r} is no period. Use 'day' or 'week'.")
     names, wanted = [queue] if queue else browse.queue_names(), registry.current_name(name) if name else ""
-    some = (names[start : start + LIVE_QUEUES] for start in range(0, len(names), LIVE_QUEUES))
+    some = chunks(names, LIVE_QUEUES)
     store = get_store()
     found = [times for each in some for times in store.run_times(each, [period], store.times(each))[period]]
     return [each for each in found if wanted in ("", each.name)]

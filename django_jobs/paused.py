@@ -18,6 +18,7 @@ from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
+from django_jobs.stores.values.sizes import chunks
 
 #: Jobs of paused types are counted for so long (s).
 COUNTED = 1.0
@@ -44,9 +45,8 @@ def pauses() -> list[Paused]:
     """Return everything that is held, what has been held longest first."""
     names, deadline = browse.queue_names(), monotonic() + COUNTED
     found = list[Paused]()
-    for start in range(0, len(names), LIVE_QUEUES):
-        for stats in browse.queue_stats(names[start : start + LIVE_QUEUES]):
-            found += of_queue(stats, deadline)
+    for stats in (stats for some in chunks(names, LIVE_QUEUES) for stats in browse.queue_stats(some)):
+        found += of_queue(stats, deadline)
     return sorted([*found, *of_schedules(schedules.entries())], key=lambda each: (each.pause.since, each.name))
 
 

@@ -17,6 +17,7 @@ from django_jobs.core import registry
 from django_jobs.core.attempt import LINE, unpacked
 from django_jobs.core.values import Attempt, JobInfo, State
 from django_jobs.serialization.checked import Unreadable, loads, typed
+from django_jobs.stores.values.sizes import chunks, grouped
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Rows that one search checks, and how many it reads at a time: about a second.
@@ -56,12 +57,8 @@ def prune(days: float, limit: int = BATCH) -> int:
 
 def found_many(ids: Sequence[str]) -> dict[str, list[JobInfo]]:
     """Return what `found` returns for each of these ids that the archive has."""
-    infos: dict[str, list[JobInfo]] = {}
-    for start in range(0, len(ids), BATCH):
-        rows = ArchivedJob.objects.filter(job_id__in=ids[start : start + BATCH]).order_by("-ended_at", "-pk")
-        for row in rows:
-            infos.setdefault(row.job_id, []).append(info_of(row))
-    return infos
+    found = (ArchivedJob.objects.filter(job_id__in=some).order_by("-ended_at", "-pk") for some in chunks(ids, BATCH))
+    return grouped((row.job_id, info_of(row)) for rows in found for row in rows)
 
 
 def find(id: str, queue: str | None = None) -> JobInfo | None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from django_jobs.browse.counts import (
     JobCounts,
     Series,
-    TagCount,
     job_counts,
+    queue_names,
     queue_stats,
     series,
+    stats_payload,
     tag_counts,
     tag_payload,
     usable_queues,
 )
 from django_jobs.browse.groups import (
-    GROUPED,
     ErrorGroup,
     TooMany,
-    are_exact,
     bars_of,
     commonest_errors,
     error_bars,
@@ -28,16 +27,14 @@ from django_jobs.browse.groups import (
 from django_jobs.browse.health import shown_queues, unknown_names
 from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.match import Match, error_key, is_error_key
-from django_jobs.browse.pages import PAGE, Page, newest_first, page, queue_names
+from django_jobs.browse.pages import PAGE, Page, newest_first, page
 from django_jobs.browse.reasons import Reason
-from django_jobs.browse.search import MOST_FOUND, SHOWN, Search, find, is_exact, selected, with_id
+from django_jobs.browse.search import SHOWN, Search, find, is_exact, selected, with_id
 from django_jobs.browse.snapshot import publish_snapshot
 from django_jobs.browse.why import ASKED, reason_payload, why
 from django_jobs.browse.workflow_payloads import step_payload, workflow_payload
 from django_jobs.browse.workflows import (
-    Found,
     Halted,
-    WorkflowPage,
     batch_jobs,
     find_workflows,
     jobs_of,
@@ -49,15 +46,14 @@ from django_jobs.browse.workflows import (
     workflow_of,
     workflows,
 )
+from django_jobs.stores.values.lists import GROUPED
 
 __all__ = [
     "ASKED",
     "GROUPED",
-    "MOST_FOUND",
     "PAGE",
     "SHOWN",
     "ErrorGroup",
-    "Found",
     "Halted",
     "JobCounts",
     "Match",
@@ -66,10 +62,7 @@ __all__ = [
     "Reason",
     "Search",
     "Series",
-    "TagCount",
     "TooMany",
-    "WorkflowPage",
-    "are_exact",
     "bars_of",
     "batch_jobs",
     "commonest_errors",
@@ -95,6 +88,7 @@ __all__ = [
     "selected",
     "series",
     "shown_queues",
+    "stats_payload",
     "step_payload",
     "steps",
     "stopping_steps",

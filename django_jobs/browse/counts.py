@@ -32,6 +32,8 @@ QUARTER = 15 * MINUTE
 #: period → (length, width of a bucket), in ms.
 PERIODS = {"hour": (60 * MINUTE, MINUTE), "day": (96 * QUARTER, QUARTER)}
 EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
+#: The totals that `stats_payload` shows.
+TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 
 #: Totals and numbers of a queue that the snapshot has: the totals per job type would make it large.
 TOLD = ("trimmed_dead", "not_archived")
@@ -197,6 +199,20 @@ def collect(queues: Sequence[str], since: int, width: int) -> Buckets:
         for event, number in events.items():
             bucket[event] = bucket.get(event, 0) + number
     return buckets
+
+
+def stats_payload(found: Sequence[QueueStats], workers: int) -> dict[str, dict[str, Any] | int]:
+    """Return the numbers of these queues, and of so many workers, as the API and the command show them."""
+    return {
+        "states": {state.value: sum(entry.counts.get(state, 0) for entry in found) for state in State},
+        "queues": {
+            entry.queue: {state.value: entry.counts.get(state, 0) for state in State}
+            | {"latency": entry.latency / 1000, "paused": entry.paused is not None, "unarchived": entry.unarchived}
+            for entry in found
+        },
+        "totals": {event: sum(entry.totals.get(event, 0) for entry in found) for event in TOTALS},
+        "workers": workers,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from django_jobs.serialization.masking import is_open, masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import (
-    GROUPED,
     OTHER_TAGS,
     Bars,
     FailureGroup,
@@ -24,19 +23,6 @@ from django_jobs.stores.values.lists import (
     Span,
     add_up,
 )
-
-__all__ = [
-    "GROUPED",
-    "ErrorGroup",
-    "TooMany",
-    "are_exact",
-    "bars_of",
-    "commonest_errors",
-    "error_bars",
-    "error_groups",
-    "error_groups_within",
-    "matching_groups",
-]
 
 #: For so many groups, of job types whose errors may show hidden values, one job is read for a text without them; of
 #: further ones the class of the error is shown.

@@ -7,12 +7,10 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_jobs.browse.counts import JobCounts, job_counts, queue_names
+from django_jobs.browse.counts import JobCounts, job_counts
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import FailureGroup, Mark, Span
-
-__all__ = ["PAGE", "Page", "newest_first", "page", "page_after", "queue_names"]
 
 #: Jobs per page.
 PAGE = 50

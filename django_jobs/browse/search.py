@@ -7,17 +7,15 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from django_jobs.browse.counts import JobCounts, job_counts
-from django_jobs.browse.groups import GROUPED, are_exact, matching_groups
+from django_jobs.browse.groups import are_exact, matching_groups
 from django_jobs.browse.match import Match
 from django_jobs.browse.pages import Page, newest_first, page_after, read_mark, write_mark
 from django_jobs.browse.query.parsing import terms_of
 from django_jobs.browse.query.terms import Notes
 from django_jobs.core.values import JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.stores.values.lists import FailureGroup
+from django_jobs.stores.values.lists import GROUPED, FailureGroup
 from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE
-
-__all__ = ["MOST_FOUND", "Search", "find", "go_on", "is_exact", "selected", "with_id"]
 
 #: A search goes on to the end and counts all that match; so many of them, the first found, can be shown.
 MOST_FOUND = 500

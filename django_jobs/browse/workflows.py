@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import WorkflowNotFound
 from django_jobs.stores import get_store
-from django_jobs.stores.values.sizes import MAX_BATCH
+from django_jobs.stores.values.sizes import chunks, grouped
 from django_jobs.stores.values.workflows import MOST_JOBS
 from django_jobs.workflows import reading
 from django_jobs.workflows.reading import STEP_STATES, STOPPING, StepInfo, WorkflowInfo
@@ -162,13 +162,9 @@ def stopping_steps(id: str, limit: int = 20) -> list[StepInfo]:
 def jobs_of(steps: Sequence[StepInfo]) -> dict[str, JobInfo]:
     """Return the jobs of these steps that exist, by their ids.  One read for each queue and thousand steps."""
     found: dict[str, JobInfo] = {}
-    by_queue: dict[str, list[str]] = {}
-    for step in steps:
-        if step.state != "waiting":
-            by_queue.setdefault(step.queue, []).append(step.job_id)
-    for queue, ids in by_queue.items():
-        for first in range(0, len(ids), MAX_BATCH):
-            found |= {info.id: info for info in get_store().get_many(queue, ids[first : first + MAX_BATCH], moved=True)}
+    for queue, ids in grouped((step.queue, step.job_id) for step in steps if step.state != "waiting").items():
+        for some in chunks(ids):
+            found |= {info.id: info for info in get_store().get_many(queue, some, moved=True)}
     return found
 
 

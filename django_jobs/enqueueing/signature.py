@@ -10,6 +10,7 @@ from django_jobs.core.definition import JobDefinition
 from django_jobs.core.placeholders import allowed
 from django_jobs.enqueueing.request import NewJobRequest, checked_arguments, unknown_queue
 from django_jobs.exceptions import InvalidArguments, PayloadError
+from django_jobs.formatting import call_text
 
 
 class Signature:
@@ -45,8 +46,7 @@ class Signature:
 
     def __repr__(self) -> str:
         args, kwargs = self.definition.hide(self.request.args, self.request.kwargs)
-        shown = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
-        return f"{self.definition.name}.s({', '.join(shown)})"
+        return call_text(f"{self.definition.name}.s", args, kwargs)
 
     @property
     def definition(self) -> JobDefinition:

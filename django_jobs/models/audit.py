@@ -22,7 +22,7 @@ from django_jobs.core.queue_stats import Pause
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.runtime.savepoint import savepoint
-from django_jobs.serialization.payloads import arguments_of
+from django_jobs.serialization.masking import shown_call
 from django_jobs.serialization.record import decode
 
 if TYPE_CHECKING:  # models are loaded in every process; all that operators use is not
@@ -176,7 +176,7 @@ def edit_details(info: JobInfo, call: Sequence[Any]) -> dict[str, str]:
     except CorruptRecord:
         return {}
     new = job._replace(args=json.dumps(call).encode())
-    before, after = (json.dumps(arguments_of(each), ensure_ascii=False) for each in (job, new))
+    before, after = (json.dumps(shown_call(each), ensure_ascii=False) for each in (job, new))
     return {"before": before, "after": after}
 
 

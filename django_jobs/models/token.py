@@ -14,7 +14,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.serialization import payloads
+from django_jobs.core import registry
 
 #: Prefix of every secret, so that scanners for leaked secrets can find them.
 PREFIX = "djt_"
@@ -146,7 +146,7 @@ class ApiToken(models.Model):
 
     def unknown_jobs(self) -> list[str]:
         """Return its job names that are unknown here: mistakes or future remote types, therefore not an error."""
-        return [name for name in self.jobs if payloads.definition_of(name) is None]
+        return [name for name in self.jobs if registry.find(name) is None]
 
     def rotate(self, overlap: timedelta) -> str:
         """Return a new secret, which cannot be shown again.  The present one stays valid for `overlap`; one that was

@@ -23,6 +23,7 @@ from django_jobs.operations.staying import check_key, may_have_started
 from django_jobs.serialization.masking import names_hidden
 from django_jobs.serialization.record import decode, name_of, tags_of, waited_ms
 from django_jobs.stores import get_store
+from django_jobs.stores.values.sizes import chunks
 
 #: Jobs moved by one call: a script over 1,000 blocks a busy Redis for 20 ms or more, one over 100 for 2 ms.
 BATCH = 100
@@ -41,6 +42,11 @@ class Done:
     held: Sequence[str] = ()
     #: jobs that stay because another job holds their unique key, and the id of that job.
     taken: Mapping[str, str] = field(default_factory=dict)
+
+    def plus(self, other: Done) -> Done:
+        """Return both together."""
+        moved, asked, held = [*self.moved, *other.moved], [*self.asked, *other.asked], [*self.held, *other.held]
+        return Done(moved, asked, held, {**self.taken, **other.taken})
 
     @property
     def count(self) -> int:
@@ -91,13 +97,7 @@ def act(verb: str, queue: str, ids: Sequence[str], **details: Any) -> Done:
     """Apply `verb` to these jobs of one queue, in batches.  `details` are fields of Details."""
     total, known = Done(), Details(**details)
     for batch in batches(ids):
-        done = ACTS[verb](queue, batch, known)
-        total = Done(
-            [*total.moved, *done.moved],
-            [*total.asked, *done.asked],
-            [*total.held, *done.held],
-            {**total.taken, **done.taken},
-        )
+        total = total.plus(ACTS[verb](queue, batch, known))
     return total
 
 
@@ -203,7 +203,7 @@ def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) ->
 
 
 def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Give a waiting job other arguments: JSON values as `payloads.arguments_of` shows them.  False: it has these
+    """Give a waiting job other arguments: JSON values as `masking.shown_call` shows them.  False: it has these
     already; a job that runs or has ended does not tell this of sensitive arguments.
 
     It keeps its place, its turn and its time; its unique key and its limit key are computed again.  A masked value
@@ -290,6 +290,4 @@ def command_worker(worker: str, command: str) -> bool:
 
 def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the ids without duplicates, BATCH at a time."""
-    unique = list(dict.fromkeys(ids))
-    for start in range(0, len(unique), BATCH):
-        yield unique[start : start + BATCH]
+    return chunks(list(dict.fromkeys(ids)), BATCH)

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from django_jobs import operations
 from django_jobs.browse.counts import job_counts, queue_names
-from django_jobs.browse.groups import GROUPED, matching_groups
+from django_jobs.browse.groups import matching_groups
 from django_jobs.browse.match import Match
 from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.browse.search import number_in
@@ -31,6 +31,7 @@ from django_jobs.serialization.checked import check_fields, texts_in, typed
 from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores import get_store
 from django_jobs.stores.values.documents import BROKEN
+from django_jobs.stores.values.lists import GROUPED
 from django_jobs.stores.values.sizes import FIRST_READ, MAX_BYTES, READ_MORE
 
 DOCUMENT = "bulk"

@@ -19,7 +19,7 @@ from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import InvalidArguments
 from django_jobs.operations.edited import unmask
 from django_jobs.serialization.arguments import compact
-from django_jobs.serialization.payloads import arguments_of
+from django_jobs.serialization.masking import shown_call
 from django_jobs.serialization.record import decode
 
 _FORM = re.compile(r"[0-9a-f]{32}")
@@ -31,7 +31,7 @@ def new_form() -> str:
 
 
 def copy_request(job: Job, call: Sequence[Any], *, queue: str, priority: int, form: str) -> NewJobRequest:
-    """Return the request for a job like `job` with the arguments `call` (JSON values as `arguments_of` shows them).
+    """Return the request for a job like `job` with the arguments `call` (JSON values as `shown_call` shows them).
 
     A masked value is the stored one, and is masked in the new job, too.  The id is made of `form` (see `new_form`) and
     of the call: the same request, sent twice, adds one job; another request with the same form adds a second one.
@@ -43,7 +43,7 @@ def copy_request(job: Job, call: Sequence[Any], *, queue: str, priority: int, fo
         raise InvalidArguments("The form has no valid key. Open it again.")
     definition = registry.get(job.name)
     masked = [list(call[0]), dict(call[1])]
-    text = compact(unmask(json.loads(job.args), arguments_of(job), [list(call[0]), dict(call[1])]))
+    text = compact(unmask(json.loads(job.args), shown_call(job), [list(call[0]), dict(call[1])]))
     _stay_masked(definition, masked)
     definition.check_call(*json.loads(text))
     request = request_for(definition, *loaded(text))
@@ -59,7 +59,7 @@ def copy_request(job: Job, call: Sequence[Any], *, queue: str, priority: int, fo
 
 
 def as_stored(request: NewJobRequest) -> Job:
-    """Return the job that this request would store.  Its arguments are not masked: show it through `arguments_of`."""
+    """Return the job that this request would store.  Its arguments are not masked: show it through `shown_call`."""
     assert request.sent is not None
     return decode(request.sent.id, request.queue, request.sent.record)
 

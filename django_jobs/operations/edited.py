@@ -11,28 +11,23 @@ from django_jobs.core import registry
 from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import Job
 from django_jobs.enqueueing.keys import controls_with
-from django_jobs.exceptions import InvalidArguments, PayloadError
-from django_jobs.formatting import counted
+from django_jobs.enqueueing.request import check_size
+from django_jobs.exceptions import InvalidArguments
 from django_jobs.serialization.arguments import compact
-from django_jobs.serialization.payloads import arguments_of
+from django_jobs.serialization.masking import shown_call
 from django_jobs.serialization.record import encode
 
 
 def record_with(job: Job, call: list[Any]) -> bytes | None:
-    """Return the record with the arguments `call` (JSON values as `arguments_of` shows them); None if it has these
+    """Return the record with the arguments `call` (JSON values as `shown_call` shows them); None if it has these
     already.
 
     Masked values keep the stored value.
 
     Raises InvalidArguments, PayloadError, UnknownJob."""
     definition = registry.get(job.name)
-    text = compact(unmask(json.loads(job.args), arguments_of(job), call))
-    if len(text) > (most := get_settings().max_payload):
-        size = counted(len(text), "byte")
-        raise PayloadError(
-            f"The arguments of {job.name} take {size}; MAX_PAYLOAD is {most}. "
-            "Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
-        )
+    text = compact(unmask(json.loads(job.args), shown_call(job), call))
+    check_size(job.name, text, get_settings())
     if text == compact(json.loads(job.args)):
         return None
     definition.check_call(*json.loads(text))

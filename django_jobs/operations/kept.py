@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from django_jobs import outbox
@@ -15,6 +15,7 @@ from django_jobs.outbox import EntryKind, UnreadableRow
 from django_jobs.outbox.entries import ROWS
 from django_jobs.runtime.savepoint import savepoint
 from django_jobs.serialization.payloads import iso, job_payload
+from django_jobs.stores.values.sizes import chunks
 
 #: The largest id that a database can be asked for.
 LARGEST = 2**63 - 1
@@ -113,7 +114,7 @@ def send(ids: Iterable[int], *, run_twice: bool = False) -> Acted:
     found, missing = _named(ids)
     old = set() if run_twice else {row.pk for row in found if is_old(row)}
     done = [row for row in found if row.pk not in old]
-    for some in _in_parts([row.pk for row in done if row.is_held or is_old(row)]):
+    for some in chunks([row.pk for row in done if row.is_held or is_old(row)], ROWS):
         relay.send_again(some)
     return Acted(done, sorted(old), missing)
 
@@ -121,7 +122,7 @@ def send(ids: Iterable[int], *, run_twice: bool = False) -> Acted:
 def delete(ids: Iterable[int]) -> Acted:
     """Delete these entries: what they hold is never sent."""
     found, missing = _named(ids)
-    for some in _in_parts([row.pk for row in found]):
+    for some in chunks([row.pk for row in found], ROWS):
         relay.delete(some)
     return Acted(found, (), missing)
 
@@ -129,9 +130,5 @@ def delete(ids: Iterable[int]) -> Acted:
 def _named(ids: Iterable[int]) -> tuple[list[Any], list[int]]:
     wanted = list(dict.fromkeys(ids))
     possible = [pk for pk in wanted if 0 < pk <= LARGEST]
-    found = {row.pk: row for some in _in_parts(possible) for row in rows().defer("data").filter(pk__in=some)}
+    found = {row.pk: row for some in chunks(possible, ROWS) for row in rows().defer("data").filter(pk__in=some)}
     return [found[pk] for pk in wanted if pk in found], [pk for pk in wanted if pk not in found]
-
-
-def _in_parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (ids[start : start + ROWS] for start in range(0, len(ids), ROWS))

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from django_jobs.browse.counts import job_counts, queue_names
-from django_jobs.browse.groups import GROUPED, matching_groups
+from django_jobs.browse.groups import matching_groups
 from django_jobs.browse.match import Match
 from django_jobs.browse.pages import page
 from django_jobs.browse.query.parsing import terms_of
@@ -16,6 +16,7 @@ from django_jobs.browse.query.terms import Notes
 from django_jobs.browse.search import begin, go_on, is_exact, selected, with_id
 from django_jobs.core.values import FINISHED, JobInfo, QueueStats, State
 from django_jobs.stores import get_store
+from django_jobs.stores.values.lists import GROUPED
 
 #: Where the jobs of a paused type wait: in the queue, or held back once a worker has met them.
 BEHIND = (State.QUEUED, State.BLOCKED)

@@ -9,6 +9,7 @@ from django_jobs.exceptions import JobMoved
 from django_jobs.operations.actions import revive
 from django_jobs.operations.staying import may_have_started
 from django_jobs.stores import get_store
+from django_jobs.stores.values.sizes import grouped
 from django_jobs.workflows import engine
 from django_jobs.workflows.handle import get_workflow
 
@@ -65,11 +66,8 @@ def staying_steps(id: str) -> StayingSteps:
 def retry_held(id: str) -> int:
     """Queue again what `retry_workflow` leaves as it is: find out first what these jobs did, because they do it again.
     Returns how many moved.  Raises WorkflowNotFound or a StoreError."""
-    by_queue: dict[str, list[str]] = {}
-    for queue, job_id in staying_steps(id).held:
-        by_queue.setdefault(queue, []).append(job_id)
     moved = 0
-    for queue, ids in by_queue.items():
+    for queue, ids in grouped(staying_steps(id).held).items():
         moved += len(revive(queue, ids, start_again=True).moved)
         engine.advance(get_store(), queue)
     return moved

@@ -14,10 +14,9 @@ from django_jobs.outbox.entries import (
     written_at,
 )
 from django_jobs.outbox.kept import Kept
-from django_jobs.outbox.reading import Backlog, backlog
+from django_jobs.outbox.reading import backlog
 
 __all__ = [
-    "Backlog",
     "Entry",
     "EntryKind",
     "Kept",

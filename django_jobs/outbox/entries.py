@@ -18,7 +18,7 @@ from django.db import connections
 from django_jobs.core.values import NewJob
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
-from django_jobs.stores.values.sizes import in_batches
+from django_jobs.stores.values.sizes import chunks, in_batches
 
 #: Written first into each row.
 FORMAT = 1
@@ -91,9 +91,9 @@ def write(entries: Iterable[Entry], alias: str) -> None:
 
 def remove(tokens: Collection[str], alias: str) -> int:
     """Remove these rows, because the store has what they hold.  Returns how many there were."""
-    removed, some = 0, list(tokens)
-    for first in range(0, len(some), ROWS):
-        found = rows(alias).filter(token__in=some[first : first + ROWS])
+    removed = 0
+    for some in chunks(list(tokens), ROWS):
+        found = rows(alias).filter(token__in=some)
         if connections[alias].vendor == "mysql":
             removed += delete(list(found.values_list("pk", flat=True)), alias)
         else:
@@ -148,8 +148,7 @@ def is_waited_for(batch: str, alias: str) -> bool:
 def kept_of(batch: str, ids: Sequence[str], alias: str) -> set[str]:
     """Return which of these jobs of a batch are still in the outbox."""
     of_batch = rows(alias).filter(batch=batch, kind=EntryKind.JOB)
-    some = (ids[first : first + ROWS] for first in range(0, len(ids), ROWS))
-    return {key for part in some for key in of_batch.filter(key__in=part).values_list("key", flat=True)}
+    return {key for part in chunks(ids, ROWS) for key in of_batch.filter(key__in=part).values_list("key", flat=True)}
 
 
 def _columns(entry: Entry) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -124,8 +125,14 @@ def paused_at(entry: ScheduleEntry) -> datetime | None:
     return None if at is None else from_ms(at)
 
 
-def described(entry: ScheduleEntry, state: schedule_state.ScheduleState, now: datetime) -> dict[str, Any]:
-    """Describe one schedule as a JSON object."""
+def described(entries: Iterable[ScheduleEntry]) -> list[dict[str, Any]]:
+    """Describe schedules as JSON objects.  Takes two reads of the store, whatever their number."""
+    store = get_store()
+    state, now = schedule_state.read_state(store), from_ms(store.now())
+    return [_described(entry, state, now) for entry in entries]
+
+
+def _described(entry: ScheduleEntry, state: schedule_state.ScheduleState, now: datetime) -> dict[str, Any]:
     problem, runs = "", []
     try:
         runs = [run.isoformat() for run in next_runs(entry, NEXT, now)]

@@ -11,7 +11,7 @@ from typing import Any
 from django_jobs.core import registry
 from django_jobs.core.attempt import counted
 from django_jobs.core.context import RunningJob
-from django_jobs.core.definition import JobDefinition, positional_names
+from django_jobs.core.definition import positional_names
 from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
@@ -22,7 +22,7 @@ from django_jobs.serialization.masking import masked, shown_call
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import why_missing, without_worker, worker_of
 
-__all__ = ["HIDDEN", "arguments_of", "definition_of", "job_payload", "meta_of", "named_arguments", "searchable_text"]
+__all__ = ["HIDDEN", "job_payload", "meta_of", "named_arguments", "searchable_text"]
 
 #: Entries of `meta` that distinguish a second call with the same id from one call that was sent twice.
 OWN_META = frozenset({"nonce", "put"})
@@ -62,7 +62,7 @@ def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
         "expires_at": iso(job.controls.expires_at or 0),
     }
     if show_arguments:
-        call = arguments_of(job)
+        call = shown_call(job)
         part["args"], part["kwargs"] = call if call else (None, None)
         part["meta"] = meta_of(job)
     return part
@@ -118,25 +118,13 @@ def attempt_payload(attempt: Attempt, counts: bool) -> dict[str, Any]:
     return payload
 
 
-def definition_of(name: str) -> JobDefinition | None:
-    """Return the job with that name if this process knows it."""
-    return registry.find(name)
-
-
-def arguments_of(job: Job) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return the stored arguments as JSON values (a date stays `{"$date": …}`), with the sensitive ones masked.
-
-    None if they are not a valid call."""
-    return shown_call(job)
-
-
 def named_arguments(job: Job) -> list[tuple[str, str]] | None:
     """Return the arguments by parameter name, as text for people; None if they are not a valid call."""
-    call = arguments_of(job)
+    call = shown_call(job)
     if call is None:
         return None
     args, kwargs = call
-    definition = definition_of(job.name)
+    definition = registry.find(job.name)
     positional = positional_names(definition.signature) if definition else ()
     names = [*positional, *(str(i + 1) for i in range(len(positional), len(args)))]
     return [(name, readable(value)) for name, value in [*zip(names, args, strict=False), *kwargs.items()]]

@@ -19,13 +19,13 @@ from django_jobs.core.values import State
 from django_jobs.enqueueing import request, submit
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.methods import Calls
-from django_jobs.formatting import counted
+from django_jobs.formatting import call_text, counted
 from django_jobs.stores import use_store
 from django_jobs.stores.in_tests import TestStore
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
 from django_jobs.testing.running import JobRun, definition_of
-from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen
+from django_jobs.testing.seen import EnqueuedJob, same_call, seen
 from django_jobs.workflows.batch import Batch
 from django_jobs.workflows.handle import WorkflowHandle
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import JobInfo, State
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import InvalidArguments
+from django_jobs.formatting import call_text
 from django_jobs.serialization.arguments import load
 from django_jobs.serialization.record import decode
 
@@ -53,9 +54,3 @@ def same_call(definition: JobDefinition, job: EnqueuedJob, args: Sequence[Any], 
     expected.apply_defaults()
     actual.apply_defaults()
     return expected.arguments == actual.arguments
-
-
-def call_text(name: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return the call as Python code: `shop.jobs.send_receipt(7, copy=True)`."""
-    parts = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
-    return f"{name}({', '.join(parts)})"

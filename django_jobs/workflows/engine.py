@@ -32,7 +32,7 @@ from django_jobs.serialization.checked import read_count
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.signals import job_enqueued
 from django_jobs.stores.values.documents import BROKEN
-from django_jobs.stores.values.sizes import MAX_BATCH, in_batches
+from django_jobs.stores.values.sizes import MAX_BATCH, chunks, grouped, in_batches
 from django_jobs.stores.values.workflows import (
     DELETED,
     ENDS_AT_ONCE,
@@ -185,10 +185,7 @@ def start(store: Store, starts: Iterable[Start]) -> None:
     """Enqueue these steps.  Those that were enqueued before stay as they are.  A full queue takes them, too: their
     workflow was accepted."""
     for some in in_batches(starts, lambda each: len(each.new.record), MAX_BATCH):
-        by_queue: dict[str, list[Start]] = {}
-        for each in some:
-            by_queue.setdefault(each.queue, []).append(each)
-        for queue, these in by_queue.items():
+        for queue, these in grouped((each.queue, each) for each in some).items():
             # Without a reservation: the workflow has the queue of the step, so that its id is used in no other.
             answers = store.enqueue(queue, [each.new for each in these])
             if ACTIVE:
@@ -314,8 +311,7 @@ def live_jobs(store: Store, workflow: str) -> Iterator[tuple[str, list[tuple[str
             if wait is None and state == LIVE:
                 by_queue.setdefault(row.queue, []).append((step, job_id_of(workflow, step), number))
     for queue, jobs in by_queue.items():
-        for first in range(0, len(jobs), _LOOKED_UP):
-            yield queue, jobs[first : first + _LOOKED_UP]
+        yield from ((queue, list(some)) for some in chunks(jobs, _LOOKED_UP))
 
 
 def _find_ends(store: Store, workflow: str, *, is_stopped: bool) -> None:
@@ -405,8 +401,8 @@ def is_dropped(store: Store, workflow: str, step: str) -> bool:
 def stop_jobs(store: Store, workflow: str) -> None:
     """Cancel the jobs of a workflow that was stopped."""
     for queue, jobs in live_jobs(store, workflow):
-        for first in range(0, len(jobs), 100):
-            store.cancel(queue, [id for _, id, _ in jobs[first : first + 100]])
+        for some in chunks(jobs, 100):
+            store.cancel(queue, [id for _, id, _ in some])
         advance(store, queue)
 
 
@@ -415,8 +411,8 @@ def retry(store: Store, workflow: str) -> list[str]:
     of those that moved.  A job that is delivered at most once and may have started stays."""
     moved: list[str] = []
     for queue, ids in _failed(store, workflow).items():
-        for first in range(0, len(ids), 100):
-            moved += store.revive(queue, ids[first : first + 100], start_again=False)
+        for some in chunks(ids, 100):
+            moved += store.revive(queue, some, start_again=False)
         advance(store, queue)
     return moved
 
@@ -435,12 +431,8 @@ def _waits_again(stand: bytes) -> bool:
 
 def _can_be_retried(store: Store, workflow: str) -> bool:
     """Return whether a job of a step that ended without success is still in its queue."""
-    failed = _failed(store, workflow).items()
-    return any(
-        store.get_many(queue, ids[first : first + _LOOKED_UP], moved=True)
-        for queue, ids in failed
-        for first in range(0, len(ids), _LOOKED_UP)
-    )
+    failed = [(queue, some) for queue, ids in _failed(store, workflow).items() for some in chunks(ids, _LOOKED_UP)]
+    return any(store.get_many(queue, some, moved=True) for queue, some in failed)
 
 
 def _failed(store: Store, workflow: str) -> dict[str, list[str]]:

@@ -14,8 +14,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from django_jobs import browse
-from django_jobs.admin.common import permissions
+from django_jobs import browse, operations
+from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import quote
 from django_jobs.admin.common.navigation import Section, navigation
 from django_jobs.core.values import State
@@ -97,9 +97,13 @@ class Console:
         if not self.may(permission):
             raise PermissionDenied
 
-    def allowed(self, verbs: list[str]) -> list[str]:
-        """Return those of these verbs that the user may use."""
-        return [verb for verb in verbs if self.may(permissions.VERBS[verb])]
+    def verbs(self, state: State) -> list[tuple[str, labels.Text, bool]]:
+        """Return the verbs that the user may use for jobs in this state: the word, the button, is it destructive."""
+        return [
+            (operations.word_of(verb), labels.verb_label(verb, state), labels.VERBS[verb].destructive)
+            for verb, states in operations.VERBS.items()
+            if state in states and self.may(permissions.VERBS[verb])
+        ]
 
     def render(
         self, template: str, title: str, context: dict[str, Any], *, here: str = "", status: int = 200

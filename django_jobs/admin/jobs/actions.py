@@ -26,6 +26,7 @@ from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import bulk
 from django_jobs.operations.matching import Matching, count_matching
 from django_jobs.stores import get_store
+from django_jobs.stores.values.sizes import grouped
 
 FORMS: dict[str, type[forms.Form]] = {"reschedule": RescheduleForm, "kill": KillForm}
 #: More ticked boxes than two searches can show did not come from one page.
@@ -67,9 +68,8 @@ def started_once(verb: str, state: State, chosen: list[tuple[str, str]]) -> list
     if verb != "revive" or state not in MAY_HAVE_STARTED:
         return []
     found = []
-    for queue in dict.fromkeys(queue for queue, _id in chosen):
-        infos = get_store().get_many(queue, [id for each, id in chosen if each == queue])
-        found += [(queue, info.id) for info in infos if operations.may_have_started(info)]
+    for queue, ids in grouped(chosen).items():
+        found += [(queue, info.id) for info in get_store().get_many(queue, ids) if operations.may_have_started(info)]
     return found
 
 
@@ -153,34 +153,24 @@ def what_matches(state: State, match: Match, counted: Matching) -> str:
 
 def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dict[str, Any]) -> HttpResponse:
     """Apply the verb to the ticked jobs, queue by queue."""
-    moved: list[str] = []
-    asked: list[str] = []
-    held: list[str] = []
-    taken: dict[str, str] = {}
-    again = bool(details.get("start_again"))
-    for queue in dict.fromkeys(queue for queue, _id in chosen):
-        ids = [id for each, id in chosen if each == queue]
+    done, again = operations.Done(), bool(details.get("start_again"))
+    for queue, ids in grouped(chosen).items():
         run_at, why = details.get("run_at", 0), reason(console, details)
-        done = operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again)
-        held += done.held
-        taken |= done.taken
-        moved += done.moved
-        asked += done.asked
-    said = labels.report(verb, len(moved), len(asked), len(held), len(taken), taken)
-    if done_ids := [(queue, id) for queue, id in chosen if id in {*moved, *asked}]:
+        done = done.plus(operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again))
+    numbers = {key: len(getattr(done, key)) for key in ("moved", "asked", "held", "taken")}
+    said = labels.report(verb, **numbers, holders=done.taken)
+    if done_ids := [(queue, id) for queue, id in chosen if id in {*done.moved, *done.asked}]:
         told = {key: details[key] for key in ("reason", "run_at", "start_again") if details.get(key)}
-        numbers = {"moved": len(moved), "asked": len(asked), "held": len(held), "taken": len(taken)}
         where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
         console.log(verb, ObjectKind.JOB, where, ids=audit.listed(done_ids), **numbers, **told)
-    left = len(chosen) - len(moved) - len(asked) - len(held) - len(taken)
-    if left:
+    if left := len(chosen) - sum(numbers.values()):
         more = ngettext(
             "%(n)s job had changed its state and was skipped.",
             "%(n)s jobs had changed their state and were skipped.",
             left,
         )
         said = f"{said} {more % {'n': number(left)}}"
-    level = messages.SUCCESS if moved or asked else messages.WARNING
+    level = messages.SUCCESS if done.count else messages.WARNING
     return console.back(console.request.get_full_path(), level, said)
 
 

@@ -15,6 +15,7 @@ from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.forms import AnotherForm
 from django_jobs.admin.jobs.page import gone
+from django_jobs.core import registry
 from django_jobs.core.values import Added, Job, JobInfo
 from django_jobs.enqueueing.request import NewJobRequest
 from django_jobs.exceptions import (
@@ -28,6 +29,7 @@ from django_jobs.exceptions import (
 from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import copying
 from django_jobs.serialization import payloads
+from django_jobs.serialization.masking import shown_call
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
 
@@ -44,8 +46,8 @@ def another_page(console: Console, queue: str, id: str) -> HttpResponse:
         job = decode(id, queue, info.record)
     except CorruptRecord as error:
         return console.back(console.url("job", queue, id), messages.WARNING, str(error))
-    call = payloads.arguments_of(job)
-    if call is None or payloads.definition_of(job.name) is None:
+    call = shown_call(job)
+    if call is None or registry.find(job.name) is None:
         said = _(
             "No job like this can be enqueued here: this process does not know its type, or cannot read its arguments."
         )
@@ -111,7 +113,7 @@ def enqueue(console: Console, form: AnotherForm, info: JobInfo, request: NewJobR
 
 def context_of(form: AnotherForm, info: JobInfo, job: Job, request: NewJobRequest | None) -> dict[str, Any]:
     """Return the context of the form, or of the page that asks for confirmation of `request`."""
-    definition = payloads.definition_of(job.name)
+    definition = registry.find(job.name)
     new = copying.as_stored(request) if request is not None else None
     return {
         "form": form,

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse, QueryDict
 
-from django_jobs import browse, operations
+from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import actions, errors, saved
@@ -19,6 +19,7 @@ from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.operations import searching
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import MOST_TAGS
+from django_jobs.stores.values.sizes import grouped
 
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
@@ -50,7 +51,6 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
     grouped = state in browse.GROUPED and "group" in query
     place = query_of(Match(match.queue, match.name, since=match.since, before=match.before))
     by_tag = grouped and query["group"] == "tag"
-    verbs = [verb for verb in operations.VERBS if state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "state": state.value,
         "explained": labels.EXPLAINED[state],
@@ -66,10 +66,7 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
         "list_url": f"?{urlencode(place)}",
         "queues": console.counted.names,
         "names": registry.names(),
-        "verbs": [
-            (operations.word_of(verb), labels.verb_label(verb, state), labels.VERBS[verb].destructive)
-            for verb in console.allowed(verbs)
-        ],
+        "verbs": console.verbs(state),
     }
     if chosen.problems:
         context |= {"total": 0, "grouped": False, "by_tag": False}
@@ -140,9 +137,7 @@ def jobs_of(found: browse.Search) -> list[JobInfo]:
     """Return the first jobs that a search has found and that are still in one of its states."""
     first, jobs = found.found[: browse.SHOWN], found.jobs
     if len(jobs) < len(first):
-        jobs = []
-        for queue in dict.fromkeys(queue for queue, _id in first):
-            jobs += get_store().get_many(queue, [id for each, id in first if each == queue])
+        jobs = [info for queue, ids in grouped(first).items() for info in get_store().get_many(queue, ids)]
     return [info for info in jobs if info.state in found.states]
 
 

@@ -18,6 +18,7 @@ from django_jobs.admin.jobs.forms import ArgumentsForm
 from django_jobs.admin.jobs.rows import checkin
 from django_jobs.admin.jobs.timeline import timeline_of
 from django_jobs.browse import Match
+from django_jobs.core import registry
 from django_jobs.core.attempt import counted
 from django_jobs.core.definition import soft_timeout_of
 from django_jobs.core.signature import signature
@@ -39,7 +40,7 @@ from django_jobs.operations.errors import remembered
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.holders import shown
-from django_jobs.serialization.masking import masked
+from django_jobs.serialization.masking import masked, shown_call
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 
@@ -89,17 +90,13 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
 def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
     """Return the context of the page."""
     raw_info, info = info, masked(info, arguments=console.sees_arguments)
-    verbs = [verb for verb in operations.VERBS if info.state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "info": info,
         "worker": shown(info.worker),
         "state": info.state.value,
         "state_label": labels.STATES[info.state],
         "explained": labels.EXPLAINED[info.state],
-        "verbs": [
-            (operations.word_of(verb), labels.verb_label(verb, info.state), labels.VERBS[verb].destructive)
-            for verb in console.allowed(verbs)
-        ],
+        "verbs": console.verbs(info.state),
         "checkin": checkin(info) if info.checkin else None,
         "attempts": list(zip(info.attempts, counted(info), errors_of(raw_info), strict=True))[::-1],
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
@@ -144,7 +141,7 @@ def pause_of_type(console: Console, info: JobInfo) -> Pause | None:
 
 def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
     """Return the part of the context that comes from the record."""
-    known = payloads.definition_of(job.name)
+    known = registry.find(job.name)
     arguments = payloads.named_arguments(job)
     sees_call = known is not None and arguments is not None and console.sees_arguments
     return {
@@ -183,7 +180,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
         job = decode(id, queue, info.record)
     except CorruptRecord as error:
         raise Http404 from error
-    call = payloads.arguments_of(job)
+    call = shown_call(job)
     if call is None or info.state not in EDITABLE:
         return console.back(
             console.url("job", queue, id), messages.WARNING, _("This job cannot be edited in its current state.")
@@ -200,7 +197,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
             details = audit.edit_details(info, form.cleaned_data["arguments"])
             console.log("edit", ObjectKind.JOB, queue, ids=[[queue, id]], moved=int(run), **details)
             return console.back(console.url("job", queue, id), messages.SUCCESS, said)
-    definition = payloads.definition_of(job.name)
+    definition = registry.find(job.name)
     context = {
         "form": form,
         "info": info,

@@ -29,7 +29,6 @@ from django_jobs.core.times import BOUNDS, Histogram, Times, add_times
 from django_jobs.core.values import QueueStats, State
 from django_jobs.formatting import duration, number
 from django_jobs.samples.times import PERIODS
-from django_jobs.serialization import payloads
 from django_jobs.stores import get_store
 from django_jobs.stores.values.lists import FailureGroup
 
@@ -49,7 +48,7 @@ def type_page(console: Console, name: str) -> HttpResponse:
     chosen = console.request.GET.get("queue", "")[:FILTER_LENGTH].strip()
     if chosen and chosen not in console.counted.names:
         raise Http404
-    definition = payloads.definition_of(name)
+    definition = registry.find(name)
     queues = [chosen] if chosen else queues_of(console, name)
     stats = sorted(browse.queue_stats(queues[:QUEUES]), key=lambda each: -total_of(each, name, "enqueued"))
     period = read_period(console.request.GET, "day")

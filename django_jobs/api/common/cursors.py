@@ -32,6 +32,12 @@ def span_of(state: State, since: datetime | None, until: datetime | None) -> Spa
     return Span(*bounds)
 
 
+def not_a_cursor(cursor: str) -> Problem:
+    """Return the answer to a text that is no cursor of a list."""
+    detail = f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+    return Problem(Kind.INVALID, detail)
+
+
 def write_cursor(position: browse.Position) -> str:
     """Return a position as text; clients only send it back."""
     return urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")

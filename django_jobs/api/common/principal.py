@@ -100,9 +100,15 @@ def require(request: HttpRequest, *scopes: str, job: str | None = None) -> Princ
     principal = caller(request)
     if not any(principal.may(scope) for scope in scopes):
         raise Problem(Kind.SCOPE_MISSING, f"This needs the scope {' or '.join(map(repr, map(str, scopes)))}.")
-    if job is not None and not principal.knows(job):
-        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {job!r}.")
+    if job is not None:
+        check_known(principal, job)
     return principal
+
+
+def check_known(principal: Principal, job: str) -> None:
+    """Raise Problem 403 if the caller may not use this job type."""
+    if not principal.knows(job):
+        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {job!r}.")
 
 
 def _by_token(request: HttpRequest, *, is_new: bool) -> Principal | None:

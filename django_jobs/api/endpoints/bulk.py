@@ -10,7 +10,7 @@ from django.http import HttpRequest, JsonResponse
 from ninja import Header
 
 from django_jobs.api.common import schemas
-from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.principal import Principal, Scope, check_known, require
 from django_jobs.api.common.problems import Kind, Problem, as_problem, document
 from django_jobs.api.common.serializers import queue_of, shown
 from django_jobs.api.endpoints import work
@@ -118,12 +118,6 @@ def requested(principal: Principal, item: schemas.BulkJob, id: str | None) -> tu
     definition = offered(item.name)
     digest = digest_of(definition, item, principal)
     return new_request(definition, item.name, id, item, digest), digest
-
-
-def check_known(principal: Principal, name: str) -> None:
-    """Raise Problem 403 if the caller may not use this job type."""
-    if not principal.knows(name):
-        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {name!r}.")
 
 
 def submitted(principal: Principal, new: Mapping[int, NewJobRequest], digests: Mapping[int, str]) -> dict[int, Answer]:
@@ -243,7 +237,7 @@ def settle_held(principal: Principal, reports: Sequence[schemas.BulkReport], dig
             place = places[info.id]
             report = reports[place]
             is_held = info.state is State.RUNNING and info.token == report.token
-            if is_held and name_of(info.record) == report.name and report.attempt in (None, work.attempt_of(info)):
+            if is_held and name_of(info.record) == report.name and report.attempt in (None, info.claim.attempt):
                 held = info.claim._replace(report=digests[place])
                 if report.status == "succeeded":
                     succeeded.append((held, report.result))

@@ -9,6 +9,7 @@ from ninja import Query, Router
 
 from django_jobs import archive, browse
 from django_jobs.api.common import schemas
+from django_jobs.api.common.cursors import not_a_cursor
 from django_jobs.api.common.principal import Scope, require
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.serializers import shown
@@ -37,9 +38,7 @@ def archived_jobs(
     try:
         after = archive.Cursor.read(cursor) if cursor else None
     except (ValueError, OverflowError) as error:
-        raise Problem(
-            Kind.INVALID, f"{cursor!r} is not a cursor of this list. Send the `cursor` of the previous page."
-        ) from error
+        raise not_a_cursor(cursor) from error
     names, about = [name] if name else sorted(principal.jobs), dict[str, Any]()
     if query:
         match = browse.Match(tag=tag).asked(query, archived=True)

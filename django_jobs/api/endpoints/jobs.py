@@ -13,7 +13,7 @@ from ninja import Header, Query, Router
 from django_jobs import archive, browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log_job
-from django_jobs.api.common.cursors import read_cursor, span_of, write_cursor
+from django_jobs.api.common.cursors import not_a_cursor, read_cursor, span_of, write_cursor
 from django_jobs.api.common.principal import Principal, Scope, authenticate_again, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.reasons import Why
@@ -138,10 +138,7 @@ def list_jobs(
                 state, queues, accepts, limit, read_cursor(cursor), span=match.span, groups=groups
             )  # fmt: skip
     except (ValueError, OverflowError, RecursionError) as error:
-        raise Problem(
-            Kind.INVALID,
-            f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page.",
-        ) from error
+        raise not_a_cursor(cursor) from error
     jobs = [listed(info, principal) for info in found]
     about = {"checked": checked, "notes": notes.sentences()} if query else {}
     return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None} | about)

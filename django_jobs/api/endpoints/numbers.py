@@ -24,7 +24,6 @@ from django_jobs.stores import get_store
 router = Router(tags=["numbers"])
 #: A claim that does not exist: the store must refuse to settle it, which proves that its scripts work.
 NOBODYS = Claim("healthz", "", 0, b"")
-TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 
 
 class Error(Schema):
@@ -179,23 +178,8 @@ def known_queue(name: str) -> None:
 def stats(request: HttpRequest) -> JsonResponse:
     """Get the numbers of all queues, read at one moment."""
     require_all_jobs(request, Scope.READ)
-    queues = browse.queue_stats(browse.queue_names())
-    return JsonResponse(
-        {
-            "states": {state: sum(queue.counts.get(state, 0) for queue in queues) for state in State},
-            "queues": {
-                queue.queue: {
-                    **{state: queue.counts.get(state, 0) for state in State},
-                    "latency": queue.latency / 1000,
-                    "paused": queue.paused is not None,
-                    "unarchived": queue.unarchived,
-                }
-                for queue in queues
-            },
-            "totals": {event: sum(queue.totals.get(event, 0) for queue in queues) for event in TOTALS},
-            "workers": len(get_store().workers()),
-        }
-    )
+    found = browse.queue_stats(browse.queue_names())
+    return JsonResponse(browse.stats_payload(found, len(get_store().workers())))
 
 
 @router.get("/v1/tags", response=TagCounts, summary="Tags of failed jobs")

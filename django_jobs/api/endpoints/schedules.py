@@ -19,7 +19,6 @@ from django_jobs.core.values import Added, JobInfo
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.models.audit import ObjectKind
-from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.listing import digest_of_run
 from django_jobs.serialization.record import decode
@@ -43,7 +42,7 @@ def list_schedules(
     rest = [entry for entry in known if entry.id > cursor]
     page = rest[:limit]
     following = page[-1].id if len(rest) > limit else None
-    found = described(page)
+    found = schedules.described(page)
     if day:
         found = [each | times.payload() for each, times in zip(found, schedules.days(page), strict=True)]
     return JsonResponse({"schedules": found, "cursor": following})
@@ -83,7 +82,7 @@ def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | N
     entry, _ = allowed(request, schedule)
     schedules.pause(entry)
     log(request, "pause", ObjectKind.SCHEDULE, entry.id)
-    return JsonResponse(described([entry])[0])
+    return JsonResponse(schedules.described([entry])[0])
 
 
 @router.post("/v1/schedules/{path:schedule}/resume", response=schemas.Schedule, summary="Resume")
@@ -92,7 +91,7 @@ def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | 
     entry, _ = allowed(request, schedule)
     schedules.resume(entry)
     log(request, "resume", ObjectKind.SCHEDULE, entry.id)
-    return JsonResponse(described([entry])[0])
+    return JsonResponse(schedules.described([entry])[0])
 
 
 def allowed(request: HttpRequest, schedule: str) -> tuple[ScheduleEntry, Principal]:
@@ -120,10 +119,3 @@ def check_run(info: JobInfo, entry: ScheduleEntry) -> None:
         meta = {}
     if meta.get("schedule") != entry.id:
         raise Problem(Kind.ID_USED, f"The id {info.id!r} exists and is not a run of {entry.id!r}. Choose another id.")
-
-
-def described(entries: list[ScheduleEntry]) -> list[dict[str, Any]]:
-    """Return schedules as shown."""
-    store = get_store()
-    state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    return [schedules.described(entry, state, now) for entry in entries]

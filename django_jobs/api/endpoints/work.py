@@ -272,7 +272,7 @@ def held_claim(
         raise Problem(
             Kind.NOT_REMOTE, f"{name!r} is not a remote job type: the workers of the project settle its jobs."
         )
-    named = (token is None or token == info.token) and (attempt is None or attempt == attempt_of(info))
+    named = (token is None or token == info.token) and (attempt is None or attempt == info.claim.attempt)
     if archived or info.state is not State.RUNNING or not named:
         if digest and get_store().reported([info.queue], id) == digest:
             return None
@@ -285,11 +285,6 @@ def held_claim(
 def is_last_of(info: JobInfo, attempt: int | None) -> bool:
     """Return whether the last attempt that has ended for the store has this number, or none is named."""
     return attempt is None or bool(info.attempts and info.attempts[-1].attempt == attempt)
-
-
-def attempt_of(info: JobInfo) -> int:
-    """Return the number of the running attempt, or of the one that succeeded."""
-    return info.claim.attempt
 
 
 def stale(id: str) -> Problem:

@@ -1,4 +1,6 @@
-"""Workflows and batches over HTTP: list, look, cancel, retry."""
+"""Workflows and batches over HTTP: list, look, cancel, retry.
+
+The caller needs the scope for all job types, because a workflow has jobs of several."""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from ninja import Path, Query, Router
 from django_jobs import browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log
+from django_jobs.api.common.cursors import not_a_cursor
 from django_jobs.api.common.principal import Scope, require_all_jobs
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.exceptions import JobMoved
@@ -32,14 +35,11 @@ def list_workflows(
 ) -> JsonResponse:
     """List workflows and batches, newest first.  A page may have fewer than `limit`; only the last page has no
     cursor."""
-    allowed(request, Scope.READ)
+    require_all_jobs(request, Scope.READ)
     try:
         found = browse.find_workflows(state, kind, cursor, limit)
     except ValueError as error:
-        raise Problem(
-            Kind.INVALID,
-            f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page.",
-        ) from error
+        raise not_a_cursor(cursor) from error
     rows = [browse.workflow_payload(info) for info in found.rows]
     return JsonResponse({"workflows": rows, "cursor": found.following or None})
 
@@ -47,7 +47,7 @@ def list_workflows(
 @router.get("/v1/workflows/{id}", response=schemas.Workflow, summary="Look")
 def get_workflow(request: HttpRequest, id: Id) -> JsonResponse:
     """Return one workflow or batch: its state, its progress, and how many steps are in each state."""
-    allowed(request, Scope.READ)
+    require_all_jobs(request, Scope.READ)
     return JsonResponse(browse.workflow_payload(browse.workflow(id)))
 
 
@@ -60,7 +60,7 @@ def list_steps(
 ) -> JsonResponse:
     """List the steps of a workflow by number, or the jobs of a batch in no particular order; with the states of their
     jobs."""
-    allowed(request, Scope.READ)
+    require_all_jobs(request, Scope.READ)
     info = browse.workflow(id)
     try:
         if info.kind == "batch":
@@ -70,10 +70,7 @@ def list_steps(
             steps = browse.steps(id, first, limit)
             following = str(first + limit) if first + limit < info.total else ""
     except ValueError as error:
-        raise Problem(
-            Kind.INVALID,
-            f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page.",
-        ) from error
+        raise not_a_cursor(cursor) from error
     jobs = browse.jobs_of(steps)
     rows = [browse.step_payload(step, jobs.get(step.job_id)) for step in steps]
     return JsonResponse({"steps": rows, "cursor": following or None})
@@ -95,7 +92,7 @@ def position(cursor: str) -> int:
 def cancel_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = None) -> JsonResponse:
     """Cancel what waits in it, and ask what runs to stop.  One that is stopped cannot be retried after that.  It is
     safe to send the call again.  409 if it has succeeded."""
-    allowed(request, Scope.MANAGE)
+    require_all_jobs(request, Scope.MANAGE)
     cancelled = operations.cancel_workflow(id)
     info = browse.workflow(id)
     if cancelled:
@@ -116,7 +113,7 @@ def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = 
     run, it has no effect.  Jobs that are delivered at most once and may have been started are only listed in `held`:
     retry each with its own call.  In `taken` are jobs that stay because another job holds their unique key, with the
     id of that job.  409 if the workflow was cancelled."""
-    allowed(request, Scope.MANAGE)
+    require_all_jobs(request, Scope.MANAGE)
     try:
         moved = operations.retry_workflow(id)
     except JobMoved as error:
@@ -128,8 +125,3 @@ def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = 
     answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id))
     answer |= {"restarted": operations.restarted_steps(id)[:IDS], "held": held, "taken": taken}
     return JsonResponse(answer)
-
-
-def allowed(request: HttpRequest, scope: Scope) -> None:
-    """Raise Problem 403 unless the caller has the scope, for all job types: a workflow has jobs of several."""
-    require_all_jobs(request, scope)

@@ -18,6 +18,7 @@ from django_jobs.core import registry
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.signature import Signature as JobSignature
 from django_jobs.exceptions import UnknownJob
+from django_jobs.formatting import call_text
 from django_jobs.workflows import engine
 from django_jobs.workflows.graph import Step, Workflow
 
@@ -40,6 +41,10 @@ class Element:
         """Enqueue it with these arguments."""
         return self.apply_async(args, kwargs)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Enqueue it with these arguments; a signature is called here and now."""
+        return self.apply_async(args, kwargs)
+
     def __getattr__(self, name: str) -> Any:
         remedy = OF_PARTS.get(name)
         raise AttributeError(f"{type(self).__name__} has no {name}. {remedy}" if remedy else f"no attribute {name!r}")
@@ -57,11 +62,18 @@ class Element:
         """Run it here, and return its result (task_always_eager)."""
         raise NotImplementedError
 
+    #: "link" and "link_error" → its callbacks, if it has its own.
+    _callbacks: dict[str, Any]
+
     def link(self, callback: Element) -> Any:
-        raise NotImplementedError
+        """Enqueue `callback` when it has succeeded, a chain its last task, with the result.  Returns `callback`."""
+        self._callbacks["link"] = [*_listed(self._callbacks.get("link")), callback]
+        return callback
 
     def link_error(self, errback: Element) -> Any:
-        raise NotImplementedError
+        """Enqueue `errback` when it, of a chain any task, has failed for good, with the id.  Returns `errback`."""
+        self._callbacks["link_error"] = [*_listed(self._callbacks.get("link_error")), errback]
+        return errback
 
     def on_error(self, errback: Element) -> Element:
         """Do `link_error`, and return this part."""
@@ -110,8 +122,7 @@ class Signature(Element):
         check_call(self.type.name, self.options)
 
     def __repr__(self) -> str:
-        shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
-        return f"{self.type.name}({', '.join(shown)})"
+        return call_text(self.type.name, self.args, self.kwargs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Signature) and vars(self) == vars(other)
@@ -154,15 +165,9 @@ class Signature(Element):
         """Choose whether it takes the result of the task before."""
         self.immutable = immutable
 
-    def link(self, callback: Element) -> Element:
-        """Enqueue `callback` when the task has succeeded, with its result.  Returns `callback`."""
-        self.options["link"] = [*_listed(self.options.get("link")), callback]
-        return callback
-
-    def link_error(self, errback: Element) -> Element:
-        """Enqueue `errback` when the task has failed for good, with its id.  Returns `errback`."""
-        self.options["link_error"] = [*_listed(self.options.get("link_error")), errback]
-        return errback
+    @property
+    def _callbacks(self) -> dict[str, Any]:  # type: ignore[override]
+        return self.options
 
     def apply_async(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Enqueue it: see Task.apply_async, which a class of tasks may have replaced."""
@@ -243,10 +248,6 @@ class chain(Element):
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.tasks))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue it."""
-        return self.apply_async(args, kwargs)
-
     def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> chain:
         first, *others = self.tasks
         made = chain(first._with(args, kwargs, _without(options, "link", "link_error")), *others)
@@ -269,16 +270,6 @@ class chain(Element):
         while result.parent is not None:
             result = result.parent
         return result
-
-    def link(self, callback: Element) -> Element:
-        """Enqueue `callback` when the last task has succeeded, with its result.  Returns `callback`."""
-        self._callbacks["link"] = [*_listed(self._callbacks.get("link")), callback]
-        return callback
-
-    def link_error(self, errback: Element) -> Element:
-        """Link `errback` to each task.  Returns `errback`."""
-        self._callbacks["link_error"] = [*_listed(self._callbacks.get("link_error")), errback]
-        return errback
 
     def _add(self, flow: Flow, before: Sequence[Step], value: Any, errbacks: Sequence[Signature] = ()) -> _Last:
         last: _Last = []
@@ -318,10 +309,6 @@ class group(Element):
 
     def __len__(self) -> int:
         return len(self.tasks)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue it."""
-        return self.apply_async(args, kwargs)
 
     def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> group:
         return group([part._with(args, kwargs, options) for part in self.tasks])
@@ -449,9 +436,7 @@ class chunks(Element):
 
     def link_error(self, errback: Element) -> Any:
         """Link `errback` to each part."""
-        for part in self._parts:
-            part.link_error(errback)
-        return errback
+        return self.group().link_error(errback)
 
     def _add(self, flow: Flow, before: Sequence[Step], value: Any, errbacks: Sequence[Signature] = ()) -> _Last:
         return self.group()._add(flow, before, _NOTHING, errbacks)
@@ -496,7 +481,7 @@ _REMEDIES = {
 
 def _parts(made: Signature | chain, option: str) -> list[Element]:
     """Return the parts of `link` or `link_error`.  Raises Unsupported for anything else."""
-    found = _listed((made.options if isinstance(made, Signature) else made._callbacks).get(option))
+    found = _listed(made._callbacks.get(option))
     for each in found:
         if not isinstance(each, Element):
             raise Unsupported(

@@ -146,17 +146,11 @@ def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> CommandRes
     missing = [id for id, info in found.items() if info is None]
     if len(missing) == len(found):
         raise JobNotFound(f"No such job: {', '.join(missing)}. It may have left the history.")
-    moved: list[str] = []
-    asked: list[str] = []
-    held: list[str] = []
-    taken: dict[str, str] = {}
+    done = operations.Done()
     for info in found.values():
         if info is not None:
-            done = operations.act(operations.verb_of(word), info.queue, [info.id], **details)
-            moved += done.moved
-            asked += done.asked
-            held += done.held
-            taken |= done.taken
+            done = done.plus(operations.act(operations.verb_of(word), info.queue, [info.id], **details))
+    moved, asked, held, taken = done.moved, done.asked, done.held, done.taken
     left = [id for id, info in found.items() if info is not None and id not in [*moved, *asked, *held, *taken]]
     said = [f"{word}: {counted(len(moved), 'job')}."]
     said += [f"Asked to stop: {', '.join(asked)}."] if asked else []
@@ -165,7 +159,7 @@ def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> CommandRes
     said += [f"Not possible in their state: {', '.join(left)}."] if left else []
     said += [f"Not found: {', '.join(missing)}."] if missing else []
     data = {"moved": moved, "asked": asked, "held": held, "taken": taken, "left": left, "missing": missing}
-    done_ids = [(info.queue, id) for id, info in found.items() if info is not None and id in moved + asked]
+    done_ids = [(info.queue, id) for id, info in found.items() if info is not None and id in [*moved, *asked]]
     facts = {"ids": audit.listed(done_ids), "moved": len(moved), "asked": len(asked), "held": len(held)}
     where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
     acts = [audit.Act(operations.verb_of(word), audit.ObjectKind.JOB, where, facts)] if done_ids else []

@@ -21,25 +21,13 @@ from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 
-TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
-
 
 def stats(options: Mapping[str, Any]) -> CommandResult:
     found, workers = operations.queues(), len(operations.workers())
-    states = {state.value: sum(entry.counts.get(state, 0) for entry in found) for state in State}
-    data = {
-        "states": states,
-        "queues": {
-            entry.queue: {state.value: entry.counts.get(state, 0) for state in State}
-            | {"latency": entry.latency / 1000, "paused": entry.paused is not None, "unarchived": entry.unarchived}
-            for entry in found
-        },
-        "totals": {event: sum(entry.totals.get(event, 0) for entry in found) for event in TOTALS},
-        "workers": workers,
-    }
+    data: dict[str, Any] = browse.stats_payload(found, workers)
     rows: list[list[object]] = [stats_row(entry) for entry in found]
-    rows.append(["(all)", *states.values(), "", ""])
-    totals = ", ".join(f"{event} {total}" for event, total in data["totals"].items())  # type: ignore[attr-defined]
+    rows.append(["(all)", *data["states"].values(), "", ""])
+    totals = ", ".join(f"{event} {total}" for event, total in data["totals"].items())
     text = table(["queue", *(state.value for state in State), "latency", ""], rows)
     said = [line for entry in found for line in pause_lines(entry)]
     if unarchived := sum(entry.unarchived for entry in found):

@@ -15,9 +15,7 @@ from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.formatting import plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, table
 from django_jobs.models import audit
-from django_jobs.schedules import state as schedule_state
 from django_jobs.serialization.payloads import iso
-from django_jobs.stores import get_store
 
 HEADINGS = ("schedule", "job", "cron", "time zone", "state", "next run", "last run")
 
@@ -31,9 +29,7 @@ def arguments(parser: ArgumentParser) -> None:
 def show(options: Mapping[str, Any]) -> CommandResult:
     if options["tonight"]:
         return tonight()
-    store = get_store()
-    state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    found = [schedules.described(entry, state, now) for entry in schedules.entries()]
+    found = schedules.described(schedules.entries())
     rows = [
         (
             each["id"],

@@ -5,7 +5,7 @@ Facts are measured once (facts.py and what it calls); rules are pure functions f
 from __future__ import annotations
 
 from django_jobs.operations.diagnosis.acknowledging import acknowledge, withdraw
-from django_jobs.operations.diagnosis.facts import Facts, ServerFacts, Unchecked, look_at_server, measure
+from django_jobs.operations.diagnosis.facts import Facts, ServerFacts, look_at_server, measure
 from django_jobs.operations.diagnosis.finding import Finding, Severity
 from django_jobs.operations.diagnosis.lines import CheckLine, all_lines, line_of, server_lines
 from django_jobs.operations.diagnosis.report import (
@@ -26,7 +26,6 @@ __all__ = [
     "Report",
     "ServerFacts",
     "Severity",
-    "Unchecked",
     "Why",
     "acknowledge",
     "acknowledged_text",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from django_jobs.browse.health import CLOSED, unserved
 from django_jobs.core.values import Pause, QueueStats, State
@@ -48,10 +49,9 @@ def waits_since(facts: Facts, stats: QueueStats) -> int:
 
 def overdue(facts: Facts) -> Iterator[Finding]:
     """Scheduled jobs and retries that are due and were not queued."""
-    late = [stats for stats in facts.counted.queues.values() if stats.overdue and not stats.paused]
-    for stats in worst(late, lambda stats: stats.overdue):
+    for number, stats in worst(facts, lambda stats: 0 if stats.paused else stats.overdue):
         state = State.SCHEDULED if stats.counts.get(State.SCHEDULED) else State.RETRY
-        yield Finding("overdue", ERROR, stats.overdue_since, stats.queue, stats.overdue, more={"state": state})
+        yield Finding("overdue", ERROR, stats.overdue_since, stats.queue, number, more={"state": state})
 
 
 def unknown(facts: Facts) -> Iterator[Finding]:
@@ -62,9 +62,8 @@ def unknown(facts: Facts) -> Iterator[Finding]:
 
 def latency(facts: Facts) -> Iterator[Finding]:
     """Queues whose oldest job has waited too long."""
-    slow = [stats for stats in facts.counted.queues.values() if stats.latency >= LATENCY and not stats.paused]
-    for stats in worst(slow, lambda stats: stats.latency):
-        yield Finding("latency", WARNING, facts.now - stats.latency, stats.queue, stats.latency)
+    for waited, stats in worst(facts, lambda stats: 0 if stats.paused or stats.latency < LATENCY else stats.latency):
+        yield Finding("latency", WARNING, facts.now - waited, stats.queue, waited)
 
 
 def server(facts: Facts) -> Iterator[Finding]:
@@ -139,13 +138,6 @@ def archive(facts: Facts) -> Iterator[Finding]:
             yield Finding("archive", WARNING, each.since, each.queue, each.number)
 
 
-def not_archived(facts: Facts) -> Iterator[Finding]:
-    """Finished jobs that are in no archive, because too many waited for it."""
-    found = [stats for stats in facts.counted.queues.values() if stats.totals.get("not_archived")]
-    for stats in worst(found, lambda stats: stats.totals["not_archived"]):
-        yield Finding("not_archived", NOTICE, 0, stats.queue, stats.totals["not_archived"])
-
-
 def outbox(facts: Facts) -> Iterator[Finding]:
     """Entries of the outbox that workers do not send, and those that wait for a decision."""
     kept = facts.outbox
@@ -174,9 +166,8 @@ def narrow(facts: Facts) -> Iterator[Finding]:
 
 def dead(facts: Facts) -> Iterator[Finding]:
     """Dead jobs: nothing runs them again until a person decides."""
-    found = [stats for stats in facts.counted.queues.values() if stats.counts.get(State.DEAD)]
-    for stats in worst(found, lambda stats: stats.counts[State.DEAD]):
-        yield Finding("dead", NOTICE, stats.dead_since, stats.queue, stats.counts[State.DEAD])
+    for number, stats in worst(facts, lambda stats: stats.counts.get(State.DEAD, 0)):
+        yield Finding("dead", NOTICE, stats.dead_since, stats.queue, number)
 
 
 def paused(facts: Facts) -> Iterator[Finding]:
@@ -198,19 +189,25 @@ def of_pause(now: int, queue: str, name: str, pause: Pause, waiting: int = 0) ->
     return Finding("type_paused" if name else "paused", NOTICE, pause.since, queue, pause.until, name, pause.reason)
 
 
-def trimmed(facts: Facts) -> Iterator[Finding]:
-    """Dead jobs that were deleted because there were more than DEAD keeps."""
-    found = [stats for stats in facts.counted.queues.values() if stats.totals.get("trimmed_dead")]
-    for stats in worst(found, lambda stats: stats.totals["trimmed_dead"]):
-        yield Finding("trimmed", NOTICE, 0, stats.queue, stats.totals["trimmed_dead"])
+def dropped(facts: Facts) -> Iterator[Finding]:
+    """Dead jobs that were deleted because there were more than DEAD keeps, and finished jobs that are in no archive,
+    because too many waited for it."""
+    for cause, event in (("trimmed", "trimmed_dead"), ("not_archived", "not_archived")):
+        for number, stats in worst(facts, partial(_total, event)):
+            yield Finding(cause, NOTICE, 0, stats.queue, number)
 
 
-def worst(found: Sequence[QueueStats], key: Callable[[QueueStats], int]) -> list[QueueStats]:
-    """Return the queues with the highest value first."""
-    return sorted(found, key=lambda stats: (-key(stats), stats.queue))
+def _total(event: str, stats: QueueStats) -> int:
+    return stats.totals.get(event, 0)
+
+
+def worst(facts: Facts, key: Callable[[QueueStats], int]) -> list[tuple[int, QueueStats]]:
+    """Return the queues in which this number is not 0, each with its number, the highest first."""
+    found = [(number, stats) for stats in facts.counted.queues.values() if (number := key(stats))]
+    return sorted(found, key=lambda pair: (-pair[0], pair[1].queue))
 
 
 RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     without_worker, server, overdue, late_schedules, unknown, latency, halted, archive, outbox, notifiers, narrow, dead,
-    paused, trimmed, not_archived,
+    paused, dropped,
 )  # fmt: skip

@@ -17,6 +17,7 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.connection.entries import texts
 from django_jobs.stores.redis.lists import Lists
 from django_jobs.stores.values.answers import End
+from django_jobs.stores.values.sizes import chunks
 
 #: Jobs in one call.
 AT_ONCE = 500
@@ -158,7 +159,7 @@ class Listener:
         """Returns the position that the first call gave: ends may be reported between it and the last call."""
         after, told = None, set[str]()
         while new := [id for id in self._waited() if id not in told]:
-            for some in _parts(new):
+            for some in chunks(new, AT_ONCE):
                 first, over = self._store.watch_ends(self._queue, some)
                 after = first if after is None else after
                 self._answer(over)
@@ -166,7 +167,7 @@ class Listener:
         return after
 
     def _look(self) -> None:
-        for some in _parts(self._waited()):
+        for some in chunks(self._waited(), AT_ONCE):
             try:
                 found = {info.id: info.state for info in self._store.get_many(self._queue, some)}
             except StoreUnavailable:
@@ -176,14 +177,10 @@ class Listener:
     def _answer(self, ids: Sequence[str]) -> None:
         with self._lock:
             ours = [id for id in ids if id in self._waiting]
-        for some in _parts(ours):
+        for some in chunks(ours, AT_ONCE):
             infos = {info.id: info for info in self._store.get_many(self._queue, some)}
             with self._lock:
                 ends = [(end, infos.get(id)) for id in some for end in self._waiting.pop(id, ())]
             for end, info in ends:
                 if not end.done() and end.set_running_or_notify_cancel():
                     end.set_result(info)
-
-
-def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
-    return [ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE)]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from math import isnan
 from typing import Any
 
 from django_jobs.core.values import JobInfo, State
-from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.serialization.checked import read_number
 from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
-from django_jobs.stores.redis.connection.entries import chunks, read_ended
+from django_jobs.stores.redis.connection.entries import read_ended
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.failures.groups import letter_of, name_of_group, text_of
-from django_jobs.stores.redis.plain_lists import Entry, PlainLists, order_of
+from django_jobs.stores.redis.plain_lists import Entry, PlainLists, Wanted, order_of
 from django_jobs.stores.redis.standing import Positions
 from django_jobs.stores.values.lists import FailureGroup, Mark, Span, check_span
+from django_jobs.stores.values.sizes import chunks
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
 QUEUES = 100
@@ -56,12 +57,11 @@ class Lists(PlainLists, Positions):
     def _holding(self, queues: Sequence[str], id: str) -> list[Any]:
         """Return for each of these queues 1 if it has a job with this id, 2 if that has left it for another queue, or
         else 0."""
-        if not self._scripts_refused:
-            try:
-                found = self._read_over("find", queues, id, at_once=LOOKED_INTO_AT_ONCE, whole=True)
-                return [found[queue][0] for queue in queues]
-            except StoreMisconfigured:
-                self._scripts_refused = True
+        found = self._by_script(
+            lambda: self._read_over("find", queues, id, at_once=LOOKED_INTO_AT_ONCE, whole=True)
+        )  # fmt: skip
+        if found is not None:
+            return [found[queue][0] for queue in queues]
         return self.transport.pipeline([("HEXISTS", self.keys.of(queue)["jobs"], id) for queue in queues])
 
     def _find_from(self, queue: str, id: str) -> JobInfo | None:
@@ -101,36 +101,24 @@ class Lists(PlainLists, Positions):
         if span is not None:
             check_span(state)
             after = _begin(span, after, reverse)
-        entries = self._entries(queues, state, limit, after, names, reverse, timed=span is not None)
+        entries = self._entries(queues, Wanted(state, limit, after, names, reverse, span is not None))
         last = entries[-1] if entries else None
         mark = Mark(last[0], last[2], last[3]) if last and len(entries) == limit else None
         if span is not None and last and not span.has(last[1]):  # the list goes on behind the span
             entries, mark = [each for each in entries if span.has(each[1])], None
         return self._rows(state, entries), mark
 
-    def _entries(
-        self,
-        queues: Sequence[str],
-        state: State,
-        limit: int,
-        after: Mark | None,
-        groups: dict[str, list[str]] | None,
-        reverse: bool,
-        *,
-        timed: bool,
-    ) -> list[Entry]:
-        """`timed`: leave out the place whose scores are not the time of the state."""
-        found = list[Entry]()
-        if not self._scripts_refused:
-            try:
-                for some in self._together(queues, groups, reverse):
-                    last = found[-1] if len(found) == limit else None
-                    flat = self._list(some, state, limit, after, last, groups, reverse, timed=timed)
-                    found = sorted(found + _entries_of(flat), key=order_of, reverse=reverse)[:limit]
-                return found
-            except StoreMisconfigured:
-                self._scripts_refused = True
-        return self._plain_entries(queues, state, limit, after, groups, reverse, timed=timed)
+    def _entries(self, queues: Sequence[str], wanted: Wanted) -> list[Entry]:
+        def read() -> list[Entry]:
+            found = list[Entry]()
+            for some in self._together(queues, wanted.groups, wanted.reverse):
+                last = found[-1] if len(found) == wanted.limit else None
+                found += _entries_of(self._list(some, wanted, last))
+                found = sorted(found, key=order_of, reverse=wanted.reverse)[: wanted.limit]
+            return found
+
+        found = self._by_script(read)
+        return self._plain_entries(queues, wanted) if found is None else found
 
     def _together(
         self, queues: Sequence[str], groups: dict[str, list[str]] | None, reverse: bool
@@ -147,20 +135,9 @@ class Lists(PlainLists, Positions):
         if some:
             yield some
 
-    def _list(
-        self,
-        queues: Sequence[str],
-        state: State,
-        limit: int,
-        after: Mark | None,
-        last: Entry | None,
-        groups: dict[str, list[str]] | None,
-        reverse: bool,
-        *,
-        timed: bool,
-    ) -> list[bytes]:
-        given = [self._script("list", queue) for queue in queues]
-        keys = [key for _, names in given for key in names]
+    def _list(self, queues: Sequence[str], wanted: Wanted, last: Entry | None) -> list[bytes]:
+        state, limit, after, groups, reverse, timed = wanted
+        keys = [key for queue in queues for key in self._script("list", queue)[1]]
         before = (last[0], last[2], last[3].encode("latin-1")) if last else ("", "", "")
         how = "groups" if groups is not None else "timed" if timed else ""
         args: list[Any] = [state.value, limit, "reverse" if reverse else "", *_args_of(after), how, *before]
@@ -188,25 +165,23 @@ class Lists(PlainLists, Positions):
         self, state: State, by_queue: dict[str, list[tuple[str, int]]]
     ) -> Iterator[tuple[str, list[tuple[str, int]], list[Any]]]:
         for queues in chunks(list(by_queue), QUEUES if self.transport.spans else 1):
-            if not self._scripts_refused:
-                keys = [key for queue in queues for key in self._script("rows", queue)[1]]
-                args: list[Any] = [
-                    part for queue in queues for part in (len(by_queue[queue]), *(id for id, _ in by_queue[queue]))
-                ]
-                try:
-                    flat = self.transport.run(load("rows"), keys, (self._clock(), PREVIEW + 20, *args))
-                except StoreMisconfigured:
-                    self._scripts_refused = True
-                else:
-                    for queue in queues:
-                        found, size = by_queue[queue], len(by_queue[queue]) * len(ROWS)
-                        yield queue, found, [_row(state, flat[i : i + len(ROWS)]) for i in range(0, size, len(ROWS))]
-                        flat = flat[size:]
-                    continue
+            flat = self._by_script(partial(self._details_of, {queue: by_queue[queue] for queue in queues}))
             for queue in queues:
-                names, ids = self.keys.of(queue), [id for id, _ in by_queue[queue]]
-                columns = self.transport.pipeline([("HMGET", names[kind], *ids) for kind in ROWS])
-                yield queue, by_queue[queue], [_row(state, row) for row in zip(*columns, strict=True)]
+                found = by_queue[queue]
+                if flat is None:
+                    names, ids = self.keys.of(queue), [id for id, _ in found]
+                    columns = self.transport.pipeline([("HMGET", names[kind], *ids) for kind in ROWS])
+                    yield queue, found, [_row(state, row) for row in zip(*columns, strict=True)]
+                else:
+                    size = len(found) * len(ROWS)
+                    yield queue, found, [_row(state, flat[i : i + len(ROWS)]) for i in range(0, size, len(ROWS))]
+                    flat = flat[size:]
+
+    def _details_of(self, by_queue: dict[str, list[tuple[str, int]]]) -> list[Any]:
+        keys = [key for queue in by_queue for key in self._script("rows", queue)[1]]
+        args: list[Any] = [part for some in by_queue.values() for part in (len(some), *(id for id, _ in some))]
+        flat: list[Any] = self.transport.run(load("rows"), keys, (self._clock(), PREVIEW + 20, *args))
+        return flat
 
 
 def check_mark(mark: Mark) -> None:

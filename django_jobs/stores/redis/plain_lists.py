@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
+from typing import NamedTuple
 
 from django_jobs.core.values import State
 from django_jobs.stores.redis.browsing import Browsing
@@ -17,21 +18,25 @@ from django_jobs.stores.values.lists import Mark
 Entry = tuple[str, float, str, str]
 
 
+class Wanted(NamedTuple):
+    """The entries that a list is to have, and their order."""
+
+    state: State
+    limit: int
+    after: Mark | None
+    #: queue → the names of its groups; None: jobs of every group.
+    groups: dict[str, list[str]] | None
+    reverse: bool
+    #: leave out the place whose scores are not the time of the state.
+    timed: bool
+
+
 class PlainLists(Browsing, BarCounts):
     """What lua/listing/list.lua does."""
 
-    def _plain_entries(
-        self,
-        queues: Sequence[str],
-        state: State,
-        limit: int,
-        after: Mark | None,
-        groups: dict[str, list[str]] | None,
-        reverse: bool,
-        *,
-        timed: bool,
-    ) -> list[Entry]:
+    def _plain_entries(self, queues: Sequence[str], wanted: Wanted) -> list[Entry]:
         """The same as lua/listing/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
+        state, limit, after, groups, reverse, timed = wanted
         streams: list[Iterator[Entry]] = []
         for queue in queues:
             if groups is not None:

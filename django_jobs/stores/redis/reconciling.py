@@ -11,11 +11,11 @@ from time import monotonic
 
 from django_jobs.core.signature import signature
 from django_jobs.core.values import Faults
-from django_jobs.stores.redis.connection.entries import attempt_text, chunks, read_attempts, read_claim, texts
+from django_jobs.stores.redis.connection.entries import attempt_text, read_attempts, read_claim, texts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.upkeep import Upkeep
 from django_jobs.stores.values.answers import MISPLACED
-from django_jobs.stores.values.sizes import MAX_BATCH
+from django_jobs.stores.values.sizes import MAX_BATCH, chunks
 
 #: A claim found without a lease gets one of this length (ms), so that its worker, if alive, has time to renew it.
 GRACE = 10_000

@@ -10,7 +10,6 @@ from django_jobs.core import queue_stats, registry
 from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.times import OTHER, SLOTS, Times, add_times, read_slots
 from django_jobs.core.values import Pause, QueueStats, State
-from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.samples.chart import Sampled
 from django_jobs.samples.log import all_of, fields_of, read, types_of
 from django_jobs.samples.times import RunTimes, fields_at, run_times
@@ -57,22 +56,16 @@ class Stats(Part):
         `counts` has all nine states.  `totals`: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
         "expired", "recovered", "trimmed_dead", "not_archived", and "<event>:<job name>" for the first five.  A job type
         has its current name here, in `paused_types`, and in what `times` returns."""
-        if not self._scripts_refused:
-            try:
-                found = self._read_over("stats", queues, OVERDUE, self._archiving, at_once=COUNTED_AT_ONCE, whole=True)
-                return [_read(queue, found[queue][0]) for queue in queues]
-            except StoreMisconfigured:
-                self._scripts_refused = True  # a user with read access only: plain reads from now on
-        return [_read(queue, self._plain_stats(queue)) for queue in queues]
+        found = self._by_script(
+            lambda: self._read_over("stats", queues, OVERDUE, self._archiving, at_once=COUNTED_AT_ONCE, whole=True)
+        )
+        return [_read(queue, self._plain_stats(queue) if found is None else found[queue][0]) for queue in queues]
 
     def _where(self, queue: str, ids: Sequence[str]) -> list[Any]:
         """Return records, claims, waits, then scores in PLACES except claims and blocked: one column each, one value
         per id."""
-        if not self._scripts_refused:
-            try:
-                return list(self._run("where", queue, *ids))
-            except StoreMisconfigured:
-                self._scripts_refused = True
+        if (found := self._by_script(lambda: list(self._run("where", queue, *ids)))) is not None:
+            return found
         names = self.keys.of(queue)
         places = [place for place, _ in PLACES if place not in ("claims", "blocked")]
         return self.transport.pipeline(
@@ -142,12 +135,9 @@ class Stats(Part):
 
     def _sampled(self, queues: Sequence[str], which: str, *fields: str) -> dict[str, list[Any]]:
         """Return what lua/listing/sampled.lua returns of each queue."""
-        if not self._scripts_refused:
-            try:
-                found = self._read_over("sampled", queues, which, *fields, at_once=SAMPLED_AT_ONCE)
-                return {queue: answer for queue, (answer,) in found.items()}
-            except StoreMisconfigured:
-                self._scripts_refused = True
+        read = self._by_script(lambda: self._read_over("sampled", queues, which, *fields, at_once=SAMPLED_AT_ONCE))
+        if read is not None:
+            return {queue: answer for queue, (answer,) in read.items()}
         names, now = [self.keys.of(queue) for queue in queues], str(self.now())
         texts = self.transport.pipeline([("HMGET", each["samples"], "taken", *fields) for each in names])
         totals = self.transport.pipeline([("HGETALL", each["totals"]) for each in names])
@@ -171,14 +161,11 @@ class Stats(Part):
     def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
         """Return the `series` of several queues, added up."""
         since, now = since - since % MINUTE, self.now()
-        if now - since > FEW_MINUTES * MINUTE or self._scripts_refused:
-            return add_up(self._series(queue, since, now) for queue in queues)
-        try:
-            replies = self._run_over("series", queues, since, *SERIES)
-        except StoreMisconfigured:
-            self._scripts_refused = True
-            return self.sums(queues, since)
-        return add_up(_read_series(flat, since) for flat in replies)
+        if now - since <= FEW_MINUTES * MINUTE:
+            found = self._by_script(lambda: self._run_over("series", queues, since, *SERIES))
+            if found is not None:
+                return add_up(_read_series(flat, since) for flat in found)
+        return add_up(self._series(queue, since, now) for queue in queues)
 
     def _series(self, queue: str, since: int, now: int) -> dict[int, dict[str, int]]:
         key = self.keys.of(queue)["minutes"]

@@ -13,12 +13,12 @@ from django_jobs.exceptions import StoreCorrupt, StoreError, StoreUnavailable
 from django_jobs.samples import times
 from django_jobs.samples.log import COARSE, KEPT, fields_of, take
 from django_jobs.serialization.checked import read_count, read_number
-from django_jobs.stores.redis.connection.entries import chunks, read_ended
+from django_jobs.stores.redis.connection.entries import read_ended
 from django_jobs.stores.redis.connection.keys import FLEET, IDENTITY_KEYS, PLACES, QUEUE_KEYS
 from django_jobs.stores.redis.connection.scripts import Argument, load
 from django_jobs.stores.redis.stats import Stats, read_totals
 from django_jobs.stores.values.answers import UpkeepDue
-from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE
+from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE, chunks
 
 #: Minutes of the charts, and kept answers, older than this are dropped (ms).
 SERIES_KEPT = 25 * 3_600_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 #: No call moves more jobs than this (because of Lua's unpack, and because other callers wait meanwhile).
@@ -21,7 +21,22 @@ MAX_LOG = 25
 #: If the sizes of jobs are not known: how many are read first, and the factor for each further read.
 FIRST_READ, READ_MORE = 16, 8
 
+K = TypeVar("K")
 T = TypeVar("T")
+
+
+def chunks(values: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
+    """Yield all values, `size` at a time."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Return the second values of these pairs by the first, both in the order in which they come."""
+    found: dict[K, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def in_batches(

@@ -12,6 +12,7 @@ from django_jobs.core.values import Attempt, Job, JobInfo, State
 from django_jobs.serialization import payloads
 from django_jobs.serialization.arguments import dump
 from django_jobs.serialization.display import LENGTH, readable
+from django_jobs.serialization.masking import shown_call
 from django_jobs.serialization.record import encode
 from tests.support.console_data import shop_jobs
 
@@ -77,7 +78,7 @@ def test_what_cannot_be_read_is_shown_as_its_bytes(record: bytes) -> None:
 @pytest.mark.parametrize("call", ["text", 7, None, [], [[]], [{}, []], [[], {}, 3]])
 def test_arguments_that_are_no_call_are_none(call: Any) -> None:
     job = Job("a", "default", "shop.send_receipt", json.dumps(call).encode(), 0)
-    assert payloads.arguments_of(job) is None
+    assert shown_call(job) is None
     assert payloads.named_arguments(job) is None
 
 

@@ -12,7 +12,6 @@ from django_jobs.core.attempt import LINE, packed, unpacked
 from django_jobs.core.signature import signature
 from django_jobs.core.values import Attempt, Claim, Ended, Expired, JobInfo, State
 from django_jobs.serialization.checked import Unreadable, loads, moment, notice, read_number, typed, whole
-from django_jobs.stores.values.sizes import MAX_BATCH
 
 #: Characters.  A longer error text or traceback is cut when it enters the log (workers cut earlier).
 LONGEST_TEXT = 16_384
@@ -143,12 +142,6 @@ def read_expired(flat: Sequence[bytes]) -> list[Expired]:
         Expired(id.decode(errors="replace"), record, read_number(since))
         for id, record, since in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
     ]
-
-
-def chunks(values: Sequence[Any], size: int = MAX_BATCH) -> Iterator[Sequence[Any]]:
-    """Yield all values, `size` at a time."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
 
 
 def texts(values: Sequence[bytes]) -> list[str]:

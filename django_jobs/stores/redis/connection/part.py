@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.exceptions import StoreError, StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.keys import FLEET, Keys
@@ -23,6 +23,8 @@ from django_jobs.stores.values.options import StoreOptions
 
 #: How many unanswered calls are remembered.  The oldest are forgotten because some callers never try again.
 MOST_UNANSWERED = 10_000
+
+T = TypeVar("T")
 
 #: The place of calls on a workflow begins with this, and the workflow's id follows.
 WORKFLOWS = "~"
@@ -69,6 +71,15 @@ class Part:
             script, names = load(name, short=short), self.keys.of(queue)
             given = self._given[name, queue, short] = script, [names[key] for key in script.keys]
             return given
+
+    def _by_script(self, read: Callable[[], T]) -> T | None:
+        """Return what scripts that only read have found; None if this user may use only plain reads."""
+        if not self._scripts_refused:
+            try:
+                return read()
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        return None
 
     def _clock(self) -> int:
         return self.options.clock() if self.options.clock else 0

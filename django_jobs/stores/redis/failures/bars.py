@@ -7,11 +7,10 @@ from itertools import groupby
 from typing import Any
 
 from django_jobs.core.values import State
-from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.failures.groups import CALLS, Groups, letter_of, name_of_group
 from django_jobs.stores.values.lists import Bars, FailureGroup, Span, check_span
+from django_jobs.stores.values.sizes import chunks
 
 #: Queues in one call, and bars that a call may have to count: some milliseconds of the server's time.
 QUEUES, COUNTED = 100, 4_000
@@ -58,20 +57,12 @@ class BarCounts(Groups):
 
     def _count(self, named: Sequence[tuple[str, list[str]]], bars: Bars) -> Iterator[Sequence[Any]]:
         """Yield bar and number of jobs, flat, of each of these groups, which are named by queue."""
-        if not self._scripts_refused:
-            keys = [key for queue, _ in named for key in self._script("bars", queue)[1]]
-            args: list[Any] = [
-                self._clock(),
-                bars.first,
-                bars.width,
-                bars.number,
-                *(" ".join(groups) for _, groups in named),
-            ]
-            try:
-                yield from self.transport.run(load("bars"), keys, args)
-                return
-            except StoreMisconfigured:
-                self._scripts_refused = True
+        keys = [key for queue, _ in named for key in self._script("bars", queue)[1]]
+        names = (" ".join(groups) for _, groups in named)
+        args: list[Any] = [self._clock(), bars.first, bars.width, bars.number, *names]
+        if (found := self._by_script(lambda: self.transport.run(load("bars"), keys, args))) is not None:
+            yield from found
+            return
         starts = [bars.first + n * bars.width for n in range(bars.number + 1)]
         edges = [":" if at > LATEST else f"{at:013}" for at in starts]
         for queue, groups in named:

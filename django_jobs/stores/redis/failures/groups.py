@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from django_jobs.core import registry
 from django_jobs.core.values import State
-from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.values.lists import (
@@ -21,6 +19,7 @@ from django_jobs.stores.values.lists import (
     check_grouped,
     merged,
 )
+from django_jobs.stores.values.sizes import chunks
 
 #: Queues in one call at first; a call deals with fewer if they have many groups.
 QUEUES_OF_GROUPS = 500
@@ -57,14 +56,10 @@ class Groups(Part):
 
     def _groups(self, queues: Sequence[str], letter: str, fields: list[bytes] | None) -> Iterator[tuple[str, Any]]:
         """Yield each queue with its groups: field, value and number of jobs, flat."""
-        if not self._scripts_refused:
-            try:
-                found = [flat for _, some in self._run_groups("each", queues, letter, fields) for flat in some]
-            except StoreMisconfigured:
-                self._scripts_refused = True
-            else:
-                yield from zip(queues, found, strict=True)
-                return
+        calls = partial(self._run_groups, "each", queues, letter, fields)
+        if (found := self._by_script(lambda: [flat for _, some in calls() for flat in some])) is not None:
+            yield from zip(queues, found, strict=True)
+            return
         for queue in queues:
             names = self.keys.of(queue)
             key = names["tag_groups" if letter.isupper() else "error_groups"]
@@ -73,23 +68,20 @@ class Groups(Part):
             else:
                 known = pairs_of(self.transport.command("HGETALL", key))
             groups = [(field, value) for field, value in known if value is not None]
-            calls = [("ZLEXCOUNT", names["failures"], *bounds_of(_name_of(each, letter))) for each in groups]
-            counts = [number for some in chunks(calls, CALLS) for number in self.transport.pipeline(some)]
+            sizes = [("ZLEXCOUNT", names["failures"], *bounds_of(_name_of(each, letter))) for each in groups]
+            counts = [number for some in chunks(sizes, CALLS) for number in self.transport.pipeline(some)]
             yield queue, [part for each, jobs in zip(groups, counts, strict=True) for part in (*each, jobs)]
 
     def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
         """Return the job types and errors of all groups of each of the two states; some groups may be empty."""
-        if not self._scripts_refused:
-            try:
-                read = [_read_field(field) for _, fields in self._run_groups("fields", queues) for field in fields]
-                return {
-                    state: {
-                        FailureKind(registry.current_name(name), text) for first, name, text in read if first == letter
-                    }
-                    for state, letter in LETTERS.items()
-                }
-            except StoreMisconfigured:
-                self._scripts_refused = True
+        read = self._by_script(
+            lambda: [_read_field(field) for _, fields in self._run_groups("fields", queues) for field in fields]
+        )
+        if read is not None:
+            return {
+                state: {FailureKind(registry.current_name(name), text) for first, name, text in read if first == letter}
+                for state, letter in LETTERS.items()
+            }
         return {
             state: {FailureKind(group.name, group.signature) for group in self.failure_groups(queues, state)}
             for state in LETTERS
@@ -106,13 +98,10 @@ class Groups(Part):
 
     def _sums(self, queues: Sequence[str], letter: str, fields: list[bytes] | None = None) -> list[FailureSum] | None:
         """Return the sums that the server adds up; None if it may not."""
-        if not self._scripts_refused:
-            try:
-                calls = self._run_groups("sums", queues, letter, fields)
-                return merged(each for some, flat in calls for each in _read_sums(letter, some, flat))
-            except StoreMisconfigured:
-                self._scripts_refused = True
-        return None
+        calls = self._run_groups("sums", queues, letter, fields)
+        return self._by_script(
+            lambda: merged(each for some, flat in calls for each in _read_sums(letter, some, flat))
+        )  # fmt: skip
 
     def _run_groups(
         self, what: str, queues: Sequence[str], letter: str = "", fields: list[bytes] | None = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import chain, product
+from typing import Any
 
-from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.failures.groups import Groups, pairs_of
 from django_jobs.stores.values.errors import KeptError, read_error
+from django_jobs.stores.values.sizes import chunks
 
 #: Queues in one round trip, and errors that one call reads: about a second.
 QUEUES, MOST_READ = 200, 20_000
@@ -26,7 +26,7 @@ class RememberedErrors(Groups):
         errors in all.  `signatures`: only these errors.  Entries that cannot be read are left out."""
         if signatures is not None:
             fields = [signature.encode(errors="replace") for signature in signatures]
-            calls = [("HMGET", self.keys.of(queue)["errors"], *fields) for queue in queues if fields]
+            calls: list[Any] = [("HMGET", self.keys.of(queue)["errors"], *fields) for queue in queues if fields]
             replies = [reply for some in chunks(calls, QUEUES) for reply in self.transport.pipeline(some)]
             texts = zip(product(queues, fields), chain.from_iterable(replies), strict=True)
             return [each for place, text in texts if text and (each := read_error(*place, text))], []
@@ -48,13 +48,8 @@ class RememberedErrors(Groups):
     def error_signatures(self, queues: Sequence[str]) -> set[str]:
         """Return the signatures of the errors of these queues, and nothing else of them: few bytes, however many queues
         remember the same errors."""
-        found: list[list[bytes]] = []
-        if not self._scripts_refused:
-            try:
-                found = [fields for _, fields in self._run_groups("errors", queues)]
-            except StoreMisconfigured:
-                self._scripts_refused = True
-        if self._scripts_refused:
+        found = self._by_script(lambda: [fields for _, fields in self._run_groups("errors", queues)])
+        if found is None:
             calls = [("HKEYS", self.keys.of(queue)["errors"]) for queue in queues]
             found = [fields for some in chunks(calls, QUEUES) for fields in self.transport.pipeline(some)]
         return {field.decode(errors="replace") for fields in found for field in fields}
