@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
@@ -22,7 +21,7 @@ from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance.eviction import EvictionWatch
-from django_jobs.worker.maintenance.tasks import RECONCILE, SAMPLED, ExtraTask
+from django_jobs.worker.maintenance.tasks import ExtraTask
 from django_jobs.workflows import end_calls, engine
 
 logger = logging.getLogger("django_jobs.worker")
@@ -90,7 +89,6 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[ExtraTask]:
     if settings.api is not None:
         watch = RemoteWatch(store, queues)
         wanted.append(RepeatedTask(watch.tick, REMOTE))
-        wanted.append(RepeatedTask(partial(sample_pull_queues, store, config.queue_names), RECONCILE))
     return wanted
 
 
@@ -136,20 +134,6 @@ def workflows(store: Store, queues: Sequence[str]) -> int:
     if full is not None:
         raise full
     return read + len(due)
-
-
-def sample_pull_queues(store: Store, own: Collection[str]) -> int:
-    """Take samples of the queues that only workers over HTTP serve: nobody else does.  `own`: queues of which this
-    worker takes samples anyway.  Returns 0: no work is left."""
-    queues = sorted(pull_queues() - set(own))
-    due = store.upkeep_due(queues) if queues else {}
-    wanted = [queue for queue, each in due.items() if each.sample and each.sizes != ""]
-    for start in range(0, len(wanted), SAMPLED):
-        try:
-            store.sample(wanted[start : start + SAMPLED])
-        except StoreFull:  # numbers for charts can wait
-            break
-    return 0
 
 
 def bulk_batch() -> int:

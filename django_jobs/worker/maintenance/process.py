@@ -71,7 +71,9 @@ class MaintenanceProcess:
         self, store: Store, config: WorkerConfig, extra_tasks: Sequence[ExtraTask], channel: IpcChannel
     ) -> None:
         self.channel, self.signal_sender, self.retired = channel, SignalSender(channel), False
-        self.tasks = MaintenanceTasks(store, config.queue_names, config.lease, deliver=self.signal_sender.deliver)
+        self.tasks = MaintenanceTasks(
+            store, config.queue_names, config.lease, deliver=self.signal_sender.deliver, others=remote.last_pull_queues
+        )
         self.task_threads = [TaskThread(store, config.lease, extra_task, channel) for extra_task in extra_tasks]
         self._beside: list[TaskThread | SignalSender] = [self.signal_sender, *self.task_threads]
 

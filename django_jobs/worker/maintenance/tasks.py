@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
 from math import inf
@@ -82,9 +82,10 @@ class MaintenanceTasks:
         lease: int,
         extra_tasks: Sequence[ExtraTask] = (),
         deliver: Deliver = send,
+        others: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """`queues`: a list that may grow; None: only the extra tasks.  `lease` in ms; `deliver(signal_event)` sends the
-        signals about recovered jobs."""
+        signals about recovered jobs.  `others()`: queues, at this moment, that no worker of the project serves."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
         self.retry_state = RetryState("Maintenance")
         #: monotonic: expired leases are left alone until then.
@@ -92,7 +93,7 @@ class MaintenanceTasks:
         self._worked_at = monotonic()
         self._heap: list[tuple[float, int, Callable[[], float]]] = []
         self._started = 0
-        self.queues, self._recover_every = queues or (), min(RECOVER, self.lease / 6)
+        self._own, self._others, self._recover_every = queues or (), others, min(RECOVER, self.lease / 6)
         #: what is to be done in which queues, as long as it is on the heap.
         self._waiting: set[tuple[str, str]] = set()
         #: queue → when jobs were last deleted in it (monotonic); queue → its sizes when it was last found consistent.
@@ -118,6 +119,11 @@ class MaintenanceTasks:
         for extra_task in extra_tasks:
             self._add(lambda t=extra_task: _tick(t))  # type: ignore[misc]
         self._pause_until = 0.0
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that are looked after at this moment."""
+        return [*self._own, *sorted({*self._others()}.difference(self._own))]
 
     def _add(self, task: Callable[[], float], at: float = 0.0) -> None:
         self._started += 1
@@ -174,7 +180,8 @@ class MaintenanceTasks:
 
     def _look_for_lapsed(self) -> float:
         """Ask for all queues at once, so that queues in which nobody works cost nothing more."""
-        queues = self.store.lapsed(self.queues) if self.queues else []
+        served = self.queues
+        queues = self.store.lapsed(served) if served else []
         if monotonic() - self._worked_at > self.lease / 2:
             self.spare_expired_leases(self.lease)  # the call waited for the store, and workers could not renew either
         for queue in queues:
@@ -190,12 +197,13 @@ class MaintenanceTasks:
         return self._has_looked and not begun and all(self.store.watches_for(queue) == inf for queue in self.queues)
 
     def _look_for_upkeep(self) -> float:
-        if not self.queues:
+        served = self.queues
+        if not served:
             return RECONCILE
-        due = self.store.upkeep_due(self.queues)
+        due = self.store.upkeep_due(served)
         # A queue whose sizes have not changed since it was consistent is not checked again, except one in each look:
         # opposite faults leave the sizes equal.
-        anyway = self.queues[next(self._walk) % len(self.queues)]
+        anyway = served[next(self._walk) % len(served)]
         self._changed, now = 0, monotonic()
         if self._limits != (limits := registry.limits(of_all=True)):
             self._limits = limits

@@ -1,0 +1,84 @@
+"""Queues that only workers over HTTP serve: what a `runworkers` of the project does for them."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from django_jobs import remote
+from django_jobs.conf import QueueSettings
+from django_jobs.core.values import State
+from django_jobs.models import RemoteJobType
+from django_jobs.samples.log import COARSE, FINE
+from django_jobs.stores.redis import Store
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.ipc import pair
+from django_jobs.worker.maintenance import agenda
+from django_jobs.worker.maintenance.process import MaintenanceProcess
+from django_jobs.worker.maintenance.tasks import MaintenanceTasks
+from tests.contract.acts import LEASE, done
+
+
+def succeed(store: Store, make_job: Any, queue: str, id: str) -> None:
+    store.enqueue(queue, [make_job(id)])
+    (claimed,) = store.claim(queue, "remote:1", 1, lease=LEASE).claims
+    store.complete(queue, [done(claimed)])
+
+
+def look_after(store: Store) -> None:
+    """Do what the maintenance of a worker that has just started finds to do."""
+    tasks = MaintenanceTasks(store, ["mine"], LEASE, others=lambda: {"pull", "mine"})
+    for _ in range(30):
+        tasks.step(monotonic())
+
+
+def test_it_looks_after_them_as_after_its_own(store: Store, make_job: Any, clock: Any) -> None:
+    clock.now -= clock.now % COARSE
+    for id in ("one", "two"):
+        for queue in ("pull", "mine"):
+            succeed(store, make_job, queue, id)
+        look_after(store)
+        clock.advance(FINE)
+    for found in store.samples(["pull", "mine"], FINE).values():
+        assert found.log is not None
+        assert found.log.at == clock.now - FINE
+        assert [list(counts.values()) for _, counts in found.log.spans if counts] == [[(1, 0, 0)]]
+    store.enqueue("pull", [make_job("late", expires_at=clock() + 1000)])
+    clock.advance(1000)
+    look_after(store)
+    late = store.get("pull", "late")
+    assert late is not None
+    assert late.state == State.EXPIRED
+    clock.advance(store.options.history_ttl + 1)
+    look_after(store)
+    assert store.get("pull", "one") is None
+
+
+def test_the_maintenance_of_a_worker_knows_them_as_they_come_and_go(store: Store) -> None:
+    ends = pair()
+    tasks = MaintenanceProcess(store, WorkerConfig(queues=(QueueSettings("default"),)), [], ends[1]).tasks
+    kind = RemoteJobType.objects.create(name="php.mail", queue="pull")
+    remote.read()
+    assert tasks.queues == ["default", "pull"]
+    kind.delete()
+    remote.read()
+    assert tasks.queues == ["default"]
+    for end in ends:
+        end.close()
+
+
+def test_it_does_what_follows_from_ends_in_queues_that_nobody_else_serves(
+    store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example of a job that a person cancels there, which no worker reports."""
+    monkeypatch.setattr(agenda, "pull_queues", lambda: frozenset({"pull"}))
+    store.enqueue("pull", [make_job("one", on_end="sample.chain")])
+    store.cancel("pull", ["one"])
+    assert store.unread(["pull"]) == ["pull"]
+    for task in agenda.tasks_for(store, WorkerConfig(queues=())):
+        if isinstance(task, agenda.RepeatedTask) and task.pause == agenda.WORKFLOWS:
+            task.tick()
+    assert store.unread(["pull"]) == []
+    assert store.stats(["default"])[0].counts["queued"] == 1
