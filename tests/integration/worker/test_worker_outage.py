@@ -119,15 +119,18 @@ def test_a_worker_stops_in_time_though_the_store_is_silent(
 
 def test_leases_are_spared_after_an_outage_nobody_could_renew_in(site: WorkerSite, server: RedisServer) -> None:
     """A worker that was frozen with its store may go on with its jobs when both come back."""
+    site.jobs_settings["LEASE"] = lease = 4
     frozen = site.pool()
     id = site.put("work", 4000)
     site.ledger.wait("start", 1, seconds=5)
     other = site.pool()
     wait_until(lambda: len(site.store.workers()) == 2, "both workers are known", seconds=5)
+    began = monotonic()
     server.kill()
     for pid in (frozen.pid, *frozen.children()):
         os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: "does not answer" in other.text(), "the other has noticed", seconds=5)
+    wait_until(lambda: monotonic() - began > lease, "the lease is over", seconds=lease + 1)
     server.start()
     for pid in (frozen.pid, *frozen.children()):
         os.kill(pid, signal.SIGCONT)
