@@ -118,7 +118,7 @@ def test_a_worker_stops_in_time_though_the_store_is_silent(
 
 
 def test_leases_are_spared_after_an_outage_nobody_could_renew_in(site: WorkerSite, server: RedisServer) -> None:
-    """A worker that was frozen with its store may go on with its jobs when both come back."""
+    """A worker that was frozen with its store may go on with its jobs when both come back, the store first."""
     site.jobs_settings["LEASE"] = lease = 4
     frozen = site.pool()
     id = site.put("work", 4000)
@@ -132,6 +132,8 @@ def test_leases_are_spared_after_an_outage_nobody_could_renew_in(site: WorkerSit
     wait_until(lambda: "does not answer" in other.text(), "the other has noticed", seconds=5)
     wait_until(lambda: monotonic() - began > lease, "the lease is over", seconds=lease + 1)
     server.start()
+    began = monotonic()
+    wait_until(lambda: monotonic() - began > lease / 3, "the other has looked twice for jobs that are lost", seconds=5)
     for pid in (frozen.pid, *frozen.children()):
         os.kill(pid, signal.SIGCONT)
 
