@@ -93,7 +93,8 @@ class MaintenanceTasks:
         self._worked_at = monotonic()
         self._heap: list[tuple[float, int, Callable[[], float]]] = []
         self._started = 0
-        self._own, self._others, self._recover_every = queues or (), others, min(RECOVER, self.lease / 6)
+        self._own, self._others = queues or (), others
+        self._recover_every = min(RECOVER, self.lease / 6)
         #: what is to be done in which queues, as long as it is on the heap.
         self._waiting: set[tuple[str, str]] = set()
         #: queue → when jobs were last deleted in it (monotonic); queue → its sizes when it was last found consistent.
