@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 import redis
 
 from django_jobs.core.values import State
-from django_jobs.exceptions import StoreCorrupt, StoreFull, StoreMisconfigured, StoreUnavailable
+from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.errors import is_passing, translate
 from django_jobs.stores.redis.connection.transport import Transport
@@ -220,6 +222,31 @@ def test_an_idle_worker_waits_longer_than_the_time_that_an_answer_may_take(locke
     assert store.wait_for_work(["default"], 1.2) is None
     assert time.monotonic() - began >= 1.2
     store.close()
+
+
+@pytest.mark.redis
+def test_a_closed_store_leaves_no_socket_though_an_error_of_it_is_kept(redis_server: str) -> None:
+    """Its traceback refers to the connection.  A socket that only the garbage collector closes is a ResourceWarning."""
+    store, before = store_at(redis_server), sockets()
+    store.transport.command("SET", key := store.keys.fleet("queues"), "not a set")
+    with pytest.raises(StoreError) as kept:
+        store.transport.command("SADD", key, "default")
+    store.transport.command("DEL", key)
+    store.close()
+    assert sockets() == before
+    assert kept.value is not None
+
+
+def sockets() -> int:
+    """Return how many sockets this process has open."""
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("This system does not tell which files a process has open.")
+    found = 0
+    for file in folder.iterdir():
+        with suppress(OSError):  # that of the loop itself
+            found += os.readlink(file).startswith("socket:")
+    return found
 
 
 @pytest.mark.redis

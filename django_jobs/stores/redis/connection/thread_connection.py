@@ -166,6 +166,11 @@ class ThreadConnection:
         """Whether this process may send a call at once: no, after a call that was interrupted before its reply."""
         return not (self.broken or self.owed) and self.pid == os.getpid()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is connected and no call uses it."""
+        return self.is_ready and self._sock is not None and self._sock is self.raw._sock
+
     def is_closed(self) -> bool:
         """Return whether the server has closed the connection, or sent unexpected data.  False if that is unknown."""
         return self._poll is not None and bool(self._poll(0))

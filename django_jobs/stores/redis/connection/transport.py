@@ -228,7 +228,9 @@ class Transport:
 
     def close(self) -> None:
         """Disconnect all connections of this process."""
-        self._local = _Local()
+        own, self._local = self._local.connection, _Local()
+        if own is not None and own.is_idle:  # the traceback of an error may refer to it for long
+            own.drop()
         self._client = None
         close(self.pool)
 
