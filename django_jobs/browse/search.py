@@ -19,7 +19,7 @@ from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, RE
 
 #: A search goes on to the end and counts all that match; so many of them, the first found, can be shown.
 MOST_FOUND = 500
-#: So many of these are shown on one page.
+#: Number of found jobs on one page.
 SHOWN = 100
 #: Queues that are read together.
 QUEUES = 50

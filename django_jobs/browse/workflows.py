@@ -105,7 +105,7 @@ def find_workflows(state: str = "", kind: str = "", after: str = "", limit: int 
     return Found(rows, total, len(seen), _position(end, seen) if at < total else "")
 
 
-#: So many of the last ids make a position, because some of them may be removed.
+#: Number of last ids that make a position: some of them may be removed before the next page is read.
 _LAST = 3
 
 

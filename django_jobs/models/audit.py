@@ -62,7 +62,7 @@ class ObjectKind(models.TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts: the name of a user, of an API token, or of the user of a shell."""
+    """Name of the user, the API token or the shell user that acts."""
 
     name: str
     source: Source

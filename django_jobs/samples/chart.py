@@ -20,7 +20,7 @@ class Sampled(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What happened in one stretch of a chart: as a rule one width long, longer if no sample was taken in it."""
+    """What happened in one stretch of a chart.  It is one width long, or longer if no sample was taken in it."""
 
     #: ms.
     start: int

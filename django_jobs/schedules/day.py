@@ -146,7 +146,7 @@ def _latest(entry: ScheduleEntry, now: datetime) -> list[datetime]:
 
 
 def _without_job(at: int, own: Sequence[Gap], last: int, passed: int, since: int, paused: int | None, now: int) -> str:
-    """Return what became of a time of which no job is known."""
+    """Return the reason why no job is known for a scheduled time."""
     if paused is not None and at >= paused:
         return "paused"
     if why := next((gap.why for gap in own if gap.first <= at <= gap.last), ""):

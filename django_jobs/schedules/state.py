@@ -64,7 +64,7 @@ class ScheduleState:
         return self._ms(f"paused:{entry.id}")
 
     def forms(self) -> set[str]:
-        """Return the forms that have begun, and the schedules of which anything is known."""
+        """Return the forms that have begun, and the schedules with any stored fact."""
         begun = {fact.removeprefix("since:") for fact in self.facts if fact.startswith("since:")}
         return begun | {ANY + fact.partition(":")[2] for fact in self.facts if fact.startswith(_OF_SCHEDULE)}
 

@@ -121,7 +121,7 @@ class Busy(Message):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Message):
-    """An alone child waits for jobs; or the claim has ended of which it sent `WaitsToBegin`."""
+    """An alone child waits for jobs; or the claim that it announced with `WaitsToBegin` has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Step:
 
 
 class Workflow:
-    """Steps, each of which starts when the steps before it have ended.
+    """Steps.  Each step starts when the steps before it have ended.
 
     `name` is shown to people; it need not be unique."""
 

@@ -149,7 +149,7 @@ def verb_label(verb: str, state: State | None = None) -> Text:
 REPORTED = frozenset({"revive", "reschedule", "cancel", "kill", "delete"})
 
 
-#: So many jobs are named in a message.
+#: Maximum number of jobs that a message names.
 _NAMED = 10
 
 

@@ -40,7 +40,7 @@ Rows = QuerySet[ArchivedJob]
 
 #: At most this many rows are listed, counted and chosen: to count a million takes longer than all the rest of the page.
 LISTED = 10_000
-#: So many days are offered, with today; the address takes any other.
+#: Number of days that the filter offers, with today; the address takes any other.
 DAYS = 8
 
 

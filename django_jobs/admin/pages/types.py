@@ -95,8 +95,8 @@ def queues_of(console: Console, name: str) -> list[str]:
 
 
 def unread(console: Console, queues: Sequence[str]) -> int:
-    """Return the number of other queues of which nobody knows whether jobs of the type were counted there: with many
-    queues, the numbers that workers publish have no totals of job types."""
+    """Return the number of other queues that may have jobs of the type.  With many queues this is not known: the
+    numbers that workers publish have no totals of job types."""
     read = () if console.counted.at else console.counted.queues
     return len(frozenset(console.counted.names).difference(read, queues))
 

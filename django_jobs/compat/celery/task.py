@@ -210,7 +210,7 @@ class Task:
         return self.starmap((each,) for each in calls)
 
     def chunks(self, calls: Iterable[Any], n: int) -> chunks:
-        """Return a group of calls, each of which runs this task for `n` tuples of arguments."""
+        """Return a group of calls.  Each call runs this task for `n` tuples of arguments."""
         return chunks(self.starmap, calls, n)
 
     # -- inside the task ---------------------------------------------------------------

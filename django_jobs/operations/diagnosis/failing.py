@@ -1,4 +1,4 @@
-"""Looks at the job types of which attempts fail: how many, and how many are usual."""
+"""Finds the job types whose attempts fail: how many, and how many are usual."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TypeNumbers(NamedTuple):
 def failing_types(
     counted: browse.JobCounts, now: int, *, arguments: bool = True
 ) -> tuple[list[TypeNumbers], list[str]]:
-    """Return the job types of which many attempts failed in the last minutes, or many jobs wait for a retry, and the
+    """Return the job types with many failed attempts in the last minutes, or many jobs that wait for a retry, and the
     queues that were left out.
 
     `arguments`: the reader may see them, and so the errors that quote them.  With many queues, those are read that have

@@ -42,7 +42,7 @@ class LongRun(NamedTuple):
     holders: Sequence[str] = ()
     #: jobs that wait for one of these slots.
     behind: int = 0
-    #: the workflow of which steps wait for it, or the batch that nothing else holds up.
+    #: the workflow whose steps wait for it, or the batch that nothing else holds up.
     flow: WorkflowInfo | None = None
 
     def hangs(self, now: int) -> bool:

@@ -48,7 +48,7 @@ def hung_queue(facts: Facts, queue: str, since: int, hanging: list[LongRun]) -> 
 
 
 def stopped_by_others(facts: Facts) -> list[str]:
-    """Return the queues of which nothing runs, because every worker that serves them is full of jobs that hang."""
+    """Return the queues in which nothing runs, because every worker that serves them is full of jobs that hang."""
     long = {(each.queue, each.id) for each in facts.work.long if each.hangs(facts.now)} if facts.work else set()
     found = []
     for queue, stats in facts.counted.queues.items():
@@ -77,7 +77,7 @@ def overrun(facts: Facts) -> Iterator[Finding]:
 
 
 def failing(facts: Facts) -> Iterator[Finding]:
-    """Types of which more attempts fail than usual."""
+    """Types with more failed attempts than usual."""
     for each in facts.types or ():
         if each.failed >= FEW and is_unusual(each):
             usual = None if each.usual is None else round(each.usual * each.attempts)

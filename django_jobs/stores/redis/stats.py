@@ -95,9 +95,9 @@ class Stats(Part):
     def times(self, queues: Sequence[str]) -> dict[str, dict[str, Times]]:
         """Return queue → job type → how long its attempts waited and ran, since the store began.
 
-        Counted are the attempts that `complete`, `retry` and `bury` ended and whose times are known.  Of a call for
-        several attempts of which some were lost, these are counted too: they ran.  After the first MOST_NAMES job types
-        of a queue, all others are under OTHER."""
+        This counts the attempts that `complete`, `retry` and `bury` ended and whose times are known.  If some claims of
+        a call were lost, their attempts are counted too, because they ran.  Job types after the first MOST_NAMES of a
+        queue are counted together, under OTHER."""
         replies = self.transport.pipeline(
             [(command, self.keys.of(queue)[key]) for queue in queues for command, key in TIMES]
         )

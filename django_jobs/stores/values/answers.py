@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from django_jobs.core.values import Attempt, JobInfo, State
 
-#: Seconds that a worker waits for work at most: a lost wake-up delays a job by no more than this.  Whoever waits for
-#: less knows of something that is due then, and the store ends that wait on time.
+#: Longest wait of a worker for work, in seconds: a lost wake-up delays a job by no more than this.  A worker waits for
+#: less if it knows when the next job is due; the store then ends the wait on time.
 LONGEST_WAIT = 2.0
 #: No more jobs than these need be counted before a job, and no more holders of a limit be named.
 MOST_AHEAD, MOST_HOLDERS = 10_000, 3

@@ -27,7 +27,7 @@ class FailureGroup(NamedTuple):
 
 #: The group of the jobs with a tag that has no group of its own, because the queue has too many tags.  No tag is so.
 OTHER_TAGS = "*"
-#: So many tags of failed jobs have groups of their own in each queue, if the store has a bound (lib/ends/failed.lua).
+#: Maximum number of tags of failed jobs with a group of their own in each queue (lib/ends/failed.lua).
 MOST_TAGS = 500
 
 

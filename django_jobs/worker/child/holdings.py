@@ -149,8 +149,8 @@ class ClaimComparison:
     def __init__(self, store: Store, worker: str, holding: HeldClaims, lost: Callable[[str], None]) -> None:
         """`lost(queue)` is called if jobs of that queue may run in this process without a claim in the store."""
         self.store, self.worker, self.holding, self.lost = store, worker, holding, lost
-        #: at the last heartbeat: batches of which the store had more claims than we, with our number; batches of which
-        #: it had fewer; and when that was (monotonic).
+        #: at the last heartbeat: batches with more claims in the store than here, with the number here; batches with
+        #: fewer; and when that was (monotonic).
         self._surplus: dict[Batch, int] = {}
         self._missing: set[Batch] = set()
         self._told_at = 0.0

@@ -43,7 +43,7 @@ SHARE = 0.02
 LONGEST_ROUND = 300.0
 #: Seconds that another process waits for one that should have checked a queue.
 TURN = 20.0
-#: Queues of which one call takes samples.
+#: Number of queues that one call samples.
 SAMPLED = 20
 #: Seconds after which a call to a store that does not answer fails (stores/redis/connection/transport.py: DEADLINE).
 LONGEST_CALL = 5.0

@@ -22,8 +22,8 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def attempt_text(attempt: Attempt) -> str:
-    """Return what a script gets of an attempt: a line of the attempts log, in front of which the script puts its own
-    time, and the signature of the error."""
+    """Return what a script needs to know of an attempt: a line of the attempts log without its time, which the script
+    adds, and the signature of the error."""
     entry = dict(zip(LINE, packed(attempt), strict=False))
     del entry["at"]
     line = _dumps(entry)

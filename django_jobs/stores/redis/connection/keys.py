@@ -69,7 +69,7 @@ QUEUE_KEYS = {
 
 #: The keys of one place of identities (`Keys.identity`), in a slot of its own.
 IDENTITY_KEYS = {"homes": "hash", "homes_at": "zset", "answers": "hash"}
-#: So many places share the identities.  The number is the same in every release: a place is found by the id alone.
+#: Number of places that share the identities.  It must never change, because the id alone determines the place.
 PLACES = 16
 
 #: The index of failed jobs of earlier versions.  We do not read it.  It stays until no supported release uses it: a

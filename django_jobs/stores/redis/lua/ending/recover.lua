@@ -7,7 +7,7 @@
 --       9 "last": the worker has no other claims   then the ids
 --
 -- If the lease has expired, all processes of the worker are gone, and any of its jobs may have been the cause: they become
--- suspects, of which each worker runs one at a time.  The last crash of a job is counted only if the job had begun alone
+-- suspects.  A worker runs one suspect at a time.  The last crash of a job is counted only if the job had begun alone
 -- on its worker: see `begin`.
 --
 -- Returns for each job that moved, flat: id, record, state, crashes, attempt, claimed ms, ms now, ms since when it could

@@ -17,7 +17,7 @@ if kind and kind ~= 'batch' then
     return reply('gone')
 end
 
--- So many jobs more belong to the batch.  HINCRBY would refuse a damaged number when half is written.
+-- Add to the number of jobs of the batch.  HINCRBY would fail on a damaged number after half of the writes.
 local function count(by)
     local function text(number)
         return string.format('%.0f', math.max(0, number + by))
