@@ -22,7 +22,6 @@ from django_jobs.operations import bulk, errors, releases, searching
 from django_jobs.operations.diagnosis import problems_of
 from django_jobs.schedules.listing import described
 from django_jobs.schedules.scheduler import Periodic
-from django_jobs.schedules.state import read_state
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import job_payload, named_arguments, searchable_text
 from django_jobs.serialization.record import decode, name_line, tags_of, type_of
@@ -183,7 +182,7 @@ def test_a_worker_that_says_odd_things_is_shown(scene: Scene, name: str) -> None
 
 @pytest.mark.parametrize("document", ["bulk", "schedules", "searches", "snapshot", "releases", "errors"])
 def test_an_odd_fact_of_the_fleet_stops_nobody(scene: Scene, document: str) -> None:
-    store, key = scene.store, scene.key(f"document:{document}")
+    key = scene.key(f"document:{document}")
 
     def look() -> None:
         match document:
@@ -194,9 +193,8 @@ def test_an_odd_fact_of_the_fleet_stops_nobody(scene: Scene, document: str) -> N
                     moment(each.started), moment(each.finished), str(each.percent)
                 bulk.tick(0.0)
             case "schedules":
-                state, now = read_state(store), store.now()
+                sendable(described(schedules.entries()))
                 for entry in schedules.entries():
-                    sendable(described(entry, state, schedules.listing.from_ms(now)))
                     schedules.last_run(entry), schedules.paused_at(entry)
                 Periodic().tick()
             case "searches":

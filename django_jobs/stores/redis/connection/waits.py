@@ -18,8 +18,8 @@ from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.redis.connection.thread_connection import SpinWait, ThreadConnection, packed
 
-#: Seconds that a reply may take beyond the time of the wait.
-PATIENCE = 1.0
+#: Seconds that a reply may take beyond the time of the wait: with `hz 1`, a server ends a wait up to a second late.
+PATIENCE = 1.5
 
 
 class Waits:
