@@ -62,7 +62,7 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[ExtraTask]:
 
     def queues() -> set[str]:
         """Return those of this worker, as there are now, and those that only workers over HTTP serve."""
-        return {*config.queue_names, *(pull_queues() if settings.api is not None else ())}
+        return {*config.queue_names, *pull_queues()}
 
     wanted: list[ExtraTask] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
     wanted += [Periodic()] if config.periodic else []

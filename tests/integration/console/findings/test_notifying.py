@@ -67,6 +67,14 @@ def look(store: Store, clock: Clock) -> None:
     notifying.notify()
 
 
+def look_and_die(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of a worker that dies before its first message."""
+    with monkeypatch.context() as dies:
+        dies.setattr(notifying, "tell", lambda notice: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            look(store, clock)
+
+
 def test_each_start_and_each_end_is_told_once_in_the_fleet(fleet: Store, clock: Clock) -> None:
     for _ in range(3):
         look(fleet, clock)
@@ -84,10 +92,7 @@ def test_each_start_and_each_end_is_told_once_in_the_fleet(fleet: Store, clock: 
 def test_what_a_worker_left_half_told_is_told_again(
     fleet: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as dies:
-        dies.setattr(notifying, "tell", lambda notice: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            look(fleet, clock)
+    look_and_die(fleet, clock, monkeypatch)
     look(fleet, clock)
     assert heard == [], "the other may still be at it"
     for _ in range(4):
@@ -257,10 +262,7 @@ def test_a_slow_callable_is_told_once(fleet: Store, clock: Clock, monkeypatch: p
 def test_a_clock_that_was_put_back_does_not_hold_up_what_was_half_told(
     fleet: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as dies:
-        dies.setattr(notifying, "tell", lambda notice: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            look(fleet, clock)
+    look_and_die(fleet, clock, monkeypatch)
     clock.advance(-86_400_000)
     look(fleet, clock)
     assert ("started", "no_worker", "photos") in heard
