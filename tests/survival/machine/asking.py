@@ -50,6 +50,7 @@ class Asking(Operating):
         serves, knows = self.reported or ([], True)
         others = [each for each in self.model.executing(job.queue) if each is not job]
         used = sum(bool(job.limit_key) and each.limit_key == job.limit_key for each in others)
+        limit = self.model.limit_of(job)
         is_due = info.state in {State.SCHEDULED, State.RETRY} and job.due <= self.world.now
         is_served, is_known = job.queue in serves, knows or not info.parked_at
         lane = self._lane(job)
@@ -61,8 +62,8 @@ class Asking(Operating):
             "all_paused": all(self.model.is_paused(queue) for queue in QUEUES),
             "type_paused": self.model.is_paused(job.queue, job.type.name),
             "stop_not_ended": info.state is State.BLOCKED and self.model.is_ending(job),
-            "limit": used >= job.type.limit > 0,
-            "limit_turn": used < job.type.limit and info.state is State.BLOCKED,
+            "limit": used >= limit > 0,
+            "limit_turn": used < limit and info.state is State.BLOCKED,
             "no_workers": self.reported is None,
             "no_worker_takes_queue": not is_served,
             "workers_quiet": not is_served,

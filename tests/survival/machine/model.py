@@ -157,11 +157,15 @@ class Model:
     def in_queue(self, queue: str) -> list[Job]:
         return [job for job in self.jobs.values() if job.queue == queue]
 
+    def limit_of(self, job: Job) -> int:
+        """Return how many jobs may run at once under the job's limit key, as the code says now."""
+        return self.types[job.type.name].limit if LIMITS_FOLLOW_THE_CODE and job.limit_key else job.type.limit
+
     def has_room(self, job: Job) -> bool:
         """May the job start beside those that execute?"""
         others = [other for other in self.executing(job.queue) if other is not job]
         most = self.queues[job.queue].max_concurrency
-        limit = self.types[job.type.name].limit if LIMITS_FOLLOW_THE_CODE and job.limit_key else job.type.limit
+        limit = self.limit_of(job)
         same = [other for other in others if job.limit_key and other.limit_key == job.limit_key]
         return (not most or len(others) < most) and (not job.limit_key or len(same) < limit)
 

@@ -21,6 +21,7 @@ from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.errors import StoreLate
+from django_jobs.stores.redis.connection.scripts import UNUSUAL
 from django_jobs.stores.values.options import StoreOptions
 from tests.survival.machine.model import Queue, Type
 
@@ -123,6 +124,8 @@ class Network:
             self.copies.pop()
         if fault == "doubled":
             second = self.inner.run(script, keys, args)
+            if second == UNUSUAL:  # a short form that was run before: the full one has the same number, and the answer
+                return second
             assert script.name in UPKEEP or second == answer, f"{script.name} sent twice: {answer!r}, then {second!r}"
         return answer
 

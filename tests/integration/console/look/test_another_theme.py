@@ -18,8 +18,7 @@ AGAIN = (
     "integration/console/acting/test_actions.py",
     "integration/console/look/test_theme.py",
     "browser/test_console_pages.py",
-    "browser/test_console_axe.py::test_axe_finds_nothing[desktop-light]",
-    "browser/test_console_axe.py::test_axe_finds_nothing[desktop-dark]",
+    "browser/test_console_axe.py::test_axe_finds_nothing[desktop]",
 )
 
 
