@@ -3,8 +3,6 @@
 Any number of workers do it at the same time.  Where the database can lock rows and skip locked ones, each takes others;
 elsewhere two may send the same entry.  A job is stored once in any case: the store knows its id for IDEMPOTENCY, and
 no entry that is older is sent, unless somebody decides it.
-
-Long because what one pass finds away, full or damaged decides what becomes of each kind of entry behind it.
 """
 
 from __future__ import annotations
