@@ -21,7 +21,7 @@ class QueueSettings:
     max_concurrency: int = 0
     #: maximum number of queued and blocked jobs; 0 = no limit.
     max_length: int = 0
-    #: "reject" | "block"
+    #: "reject" | "block"; inside the package also "fill": take the jobs that there is room for, in order.
     on_full: str = "reject"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from django_jobs.conf import QueueSettings, Settings
-from django_jobs.core.values import Added
+from django_jobs.core.values import Added, State
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.enqueueing.request import EncodedJob
+from django_jobs.enqueueing.request import EncodedJob, now_ms, state_of
 from django_jobs.enqueueing.sending import ask, complain, note_all, run_eagerly, settings_of
 from django_jobs.exceptions import JobIds, JobsError, StoreError, StoreUnavailable
 from django_jobs.stores import get_store
@@ -31,10 +31,18 @@ class Batcher:
     the caller makes the jobs of the next.
     """
 
-    def __init__(self, settings: Settings, refused: list[Refused] | None = None, away: Away | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        refused: list[Refused] | None = None,
+        away: Away | None = None,
+        full: set[str] | None = None,
+    ) -> None:
         """`refused`: gets the jobs that are refused, and why; None: the first error is raised.  `away`: servers that
-        were just found unreachable; it gets those that are found now."""
+        were just found unreachable; it gets those that are found now.  `full`: the same for queues without room; then
+        each queue takes as many jobs of a batch as there is room for.  None: it takes all of them or none."""
         self._settings, self._refused, self._away = settings, refused, {} if away is None else away
+        self._full = full
         #: (queue, id of a workflow batch or "") → unsent jobs.  A batch that is closed refuses its own jobs only.
         self._unsent: dict[tuple[str, str], _Unsent] = {}
         #: the batch that was sent last, its queue, and the function that waits for the answers; None: all are there.
@@ -51,7 +59,9 @@ class Batcher:
         place = each.handle.queue, each.request.batch.id if each.request.batch is not None else ""
         unsent = self._unsent.get(place)
         if unsent is None:
-            unsent = self._unsent[place] = _Unsent(settings_of(each.handle.queue, self._settings))
+            queue = settings_of(each.handle.queue, self._settings)
+            queue = queue if self._full is None else replace(queue, on_full="fill")
+            unsent = self._unsent[place] = _Unsent(queue)
         elif unsent.is_full or unsent.size >= ADDED_BYTES or len(unsent.jobs) >= unsent.most:
             self._send(unsent, ahead=True)
         unsent.jobs.append(each)
@@ -79,9 +89,11 @@ class Batcher:
             told = list(zip(batch, words := answers(), strict=True))
             # Update every handle before the first error is raised: the caller may still use all of them.
             note_all(queue.name, batch, words)
+            if self._full is not None and Added.FULL in words:
+                self._full.add(queue.name)
             added = sum(answer is Added.ADDED for _, answer in told)
             self.accepted += added
-            accepted = self.accepted if self._refused is None else added
+            accepted = self.accepted if self._refused is None else 0
             for each, answer in told:
                 if answer is not Added.ADDED:
                     with self._refusing([each]):
@@ -92,6 +104,14 @@ class Batcher:
         queue, batch = unsent.queue, unsent.jobs
         unsent.jobs, unsent.size, unsent.is_full = [], 0, False
         self.finish()
+        if self._full and queue.name in self._full:  # nothing overtakes a job that has found no room
+            now = now_ms()
+            behind = [each for each in batch if state_of(each.new, now) is State.QUEUED]
+            self._sent = queue, behind, lambda: [Added.FULL] * len(behind)
+            self.finish()
+            batch = [each for each in batch if each.handle.added is None]
+        if not batch:
+            return
         # There may be no room, or a batch of the jobs may be closed: then the caller must not go on.  An id of the
         # caller's may be in another queue.
         ahead = ahead and not queue.max_length

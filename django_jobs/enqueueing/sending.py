@@ -118,7 +118,8 @@ def _enqueue(queue: QueueSettings, batch: list[EncodedJob]) -> list[Added]:
         membership.join(queue.name, batch)
     new = [each.new for each in batch]
     try:
-        answers = _told_of(batch, lambda: get_store().enqueue(queue.name, new, max_length=queue.max_length))
+        limit, fills = queue.max_length, queue.on_full == "fill"
+        answers = _told_of(batch, lambda: get_store().enqueue(queue.name, new, max_length=limit, fills=fills))
     except StoreError as error:
         if is_member and not isinstance(error, StoreUnavailable):  # none is stored: the batch must not wait for them
             with suppress(StoreError):

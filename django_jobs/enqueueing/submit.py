@@ -96,12 +96,15 @@ def submit_many(
     return handles
 
 
-def submit_separately(requests: Iterable[NewJobRequest], away: Away | None = None) -> list[JobHandle | JobsError]:
+def submit_separately(
+    requests: Iterable[NewJobRequest], away: Away | None = None, full: set[str] | None = None
+) -> list[JobHandle | JobsError]:
     """Enqueue jobs in batches, and refuse each one by itself: the list has the error that `submit` would raise in the
     place of a refused job.  None waits for a commit.
 
-    A queue with a limit refuses all jobs of a batch for which it has no room.  Raises StoreError: some jobs may then be
-    stored, and the caller sends all of them again under the same ids.  With `away`, as in Batcher: lists it, too."""
+    A queue with a limit refuses all jobs of a batch for which it has no room; with `full`, as in Batcher, only those
+    that find none.  Raises StoreError: some jobs may then be stored, and the caller sends all of them again under the
+    same ids.  With `away`, as in Batcher: lists it, too."""
     settings = get_settings()
     ready: list[EncodedJob] = []
     one = _through_all(settings, ready)
@@ -112,7 +115,7 @@ def submit_separately(requests: Iterable[NewJobRequest], away: Away | None = Non
         except JobsError as error:
             answers.append(error)
     refused: list[Refused] = []
-    batcher = Batcher(settings, refused, away)
+    batcher = Batcher(settings, refused, away, full)
     for each in ready:
         batcher.add(each)
     batcher.send_rest()

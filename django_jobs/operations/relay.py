@@ -3,15 +3,12 @@
 Any number of workers do it at the same time.  Where the database can lock rows and skip locked ones, each takes others;
 elsewhere two may send the same entry.  A job is stored once in any case: the store knows its id for IDEMPOTENCY, and
 no entry that is older is sent, unless somebody decides it.
-
-Long because what one pass finds away, full or damaged decides what becomes of each kind of entry behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import takewhile
 from time import monotonic
 from typing import Any
 
@@ -22,18 +19,17 @@ from django.utils import timezone
 
 from django_jobs.conf import Settings, get_settings
 from django_jobs.core import registry
-from django_jobs.core.values import Added, State
 from django_jobs.enqueueing.batching import Away, Batcher, Refused, needed_by, servers_of
 from django_jobs.enqueueing.commits import PASSING
 from django_jobs.enqueueing.handle import DEFERRED, JobHandle
-from django_jobs.enqueueing.request import EncodedJob, NewJobRequest, now_ms, sent_later, state_of
+from django_jobs.enqueueing.request import EncodedJob, NewJobRequest, now_ms, sent_later
 from django_jobs.enqueueing.sending import settings_of
 from django_jobs.exceptions import DuplicateJob, JobsError, QueueFull, StoreFull, StoreUnavailable
 from django_jobs.outbox import Entry, EntryKind, UnreadableRow, age, is_waited_for, rows, unpack
 from django_jobs.outbox.entries import ROWS
 from django_jobs.outbox.entries import delete as delete_rows
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.stores.values.sizes import ADDED_BYTES, in_batches
+from django_jobs.stores.values.sizes import in_batches
 from django_jobs.workflows import batch as batches
 from django_jobs.workflows import sending as workflows
 
@@ -169,19 +165,18 @@ class _Pass:
 
     def _send_jobs(self, jobs: Sequence[tuple[Any, Entry]], done: list[int]) -> None:
         refused: list[Refused] = []
-        batcher = Batcher(self.settings, refused, self.away)
-        sent = [(row, _ready(entry)) for row, entry in jobs]
-        limited: dict[str, list[EncodedJob]] = {}
-        for _, ready in sent:
-            queue = ready.handle.queue
-            needs_room = state_of(ready.new, now_ms()) is State.QUEUED
-            if needs_room and settings_of(queue, self.settings).max_length:
-                limited.setdefault(queue, []).append(ready)
-            else:
-                batcher.add(ready)
+        full = {queue for queue, error in self._closed.items() if isinstance(error, QueueFull)}
+        batcher = Batcher(self.settings, refused, self.away, full)
+        sent: list[tuple[Any, EncodedJob]] = []
+        joining: dict[str, str] = {}  # queue with a limit → the batch that its unsent jobs join
+        for row, entry in jobs:
+            sent.append((row, ready := _ready(entry)))
+            has_limit = settings_of(entry.queue, self.settings).max_length
+            if has_limit and joining.setdefault(entry.queue, entry.batch) != entry.batch:
+                batcher.send_rest()  # jobs of two batches go in two calls: the first are to get the room there is
+                joining = {entry.queue: entry.batch}
+            batcher.add(ready)
         batcher.send_rest()
-        for queue, waiting in limited.items():
-            self._fill(queue, waiting, batcher, refused)
         for some, error in list(refused):
             if len(some) > 1 and not isinstance(error, PASSING):  # a batch refuses new jobs, not those that it has
                 refused.remove((some, error))
@@ -192,32 +187,6 @@ class _Pass:
         why = {id(each.handle): error for some, error in refused for each in some}
         for row, ready in sent:
             self._settle(row, why.get(id(ready.handle)), done)
-
-    def _fill(self, queue: str, waiting: list[EncodedJob], batcher: Batcher, refused: list[Refused]) -> None:
-        """Send jobs of a queue with a limit in their order, as many as there is room for.
-
-        The queue takes or refuses a batch as a whole.  So the first batch is one job, which finds a full queue at the
-        least cost.  Batches grow until one is refused; then they shrink, and nothing behind it is sent before."""
-        size, is_growing = 1, True
-        while waiting and queue not in self._closed:
-            some, first = _of_one_batch(waiting[:size]), len(refused)
-            for each in some:
-                each.handle.state, each.handle.added = DEFERRED, None
-                batcher.add(each)
-            batcher.send_rest()
-            if all(each.handle.added is not Added.FULL for each in some):
-                waiting = waiting[len(some) :]
-                size *= 2 if is_growing else 1
-            elif len(some) > 1:
-                del refused[first:]
-                size, is_growing = len(some) // 2, False
-            elif some[0].request.raise_when_full:
-                self._closed[queue] = refused.pop()[1]
-            else:
-                waiting = waiting[1:]
-        for each in waiting:  # what `try_enqueue` has sent does not wait for room
-            if each.request.raise_when_full or not isinstance(self._closed[queue], QueueFull):
-                refused.append(([each], self._closed[queue]))
 
     def _send_other(self, row: Any, entry: Entry, done: list[int]) -> None:
         error: JobsError | None = None
@@ -266,13 +235,6 @@ class _Pass:
     def _note(self, row: Any, reason: str) -> None:
         if row.reason != reason:  # a row that waits for hours is not written again in each pass
             self._rows().filter(pk=row.pk).update(reason=reason)
-
-
-def _of_one_batch(jobs: list[EncodedJob]) -> list[EncodedJob]:
-    """Return the first of these jobs, up to one that joins another batch, or that one call has no place for."""
-    batch = jobs[0].request.batch
-    same = takewhile(lambda each: (each.request.batch and each.request.batch.id) == (batch and batch.id), jobs)
-    return next(in_batches(same, lambda each: len(each.new.record), most_bytes=ADDED_BYTES))
 
 
 class _KeptBatch:

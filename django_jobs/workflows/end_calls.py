@@ -94,7 +94,7 @@ class _Look:
     away: Away = field(default_factory=dict)
     #: errors of the store.
     failed: list[StoreError] = field(default_factory=list)
-    #: queues that have no room for one job.
+    #: as in Batcher.
     full: set[str] = field(default_factory=set)
 
 
@@ -146,25 +146,9 @@ def _request(name: str, key: str, state: str, job: Job, info: JobInfo) -> NewJob
 def _submit(requests: list[NewJobRequest], look: _Look) -> list[Any]:
     """Return a handle or an error for each."""
     try:
-        answers: list[Any] = submit_separately(map(copy, requests), look.away)
-    except Exception:  # of the project's enqueue middleware: it must not keep other jobs from being enqueued
-        return [_submit_one(request, look) for request in requests]
-    for i, (request, answer) in enumerate(zip(requests, answers, strict=True)):
-        # The queue takes or refuses a batch as a whole.  It may have room for a part, and never for all.
-        if isinstance(answer, QueueFull) and answer.queue not in look.full:
-            answers[i] = _submit_one(request, look)
-    return answers
-
-
-def _submit_one(request: NewJobRequest, look: _Look) -> Any:
-    answer: Any
-    try:
-        answer = submit_separately([copy(request)], look.away)[0]
-    except Exception as error:
-        answer = error
-    if isinstance(answer, QueueFull):
-        look.full.add(answer.queue)
-    return answer
+        return [*submit_separately(map(copy, requests), look.away, look.full)]
+    except Exception as error:  # of the project's enqueue middleware: it must not keep other jobs from being enqueued
+        return [error] if len(requests) == 1 else [_submit([each], look)[0] for each in requests]
 
 
 def _told(state: str, job: Job, info: JobInfo) -> dict[str, Any]:

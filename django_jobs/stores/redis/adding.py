@@ -28,14 +28,16 @@ _IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with t
 class Adding(Part):
     """How jobs are enqueued."""
 
-    def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
+    def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0, fills: bool = False) -> list[Added]:
         """→ queued or scheduled.  One answer per job, in order.  Raises ValueError for more than MAX_BATCH jobs.
 
         With `max_length`: when queued + blocked + the jobs of this call that would be queued exceed it, each of these
-        jobs is FULL and none of them is added.  A job that is not added needs no free place; neither does a job for a
-        later time.  A job goes to lane `alone` if controls.alone or at_most_once is set.  If another job holds the
-        unique key and is still covered by it, the new job is DUPLICATE ("skip", "raise") or REPLACED: "replace" gives
-        the waiting holder the new arguments, "debounce" also the new run time; but a call that comes late (`asked_at`)
+        jobs is FULL and none of them is added; with `fills`, the first are added, as many as there is room for.  A job
+        that is not added needs no free place; neither does a job for a later time.
+
+        A job goes to lane `alone` if controls.alone or at_most_once is set.  If another job holds the unique key
+        and is still covered by it, the new job is DUPLICATE ("skip", "raise") or REPLACED: "replace" gives the waiting
+        holder the new arguments, "debounce" also the new run time; but a call that comes late (`asked_at`)
         changes nothing that a newer call has changed, and is DUPLICATE.  If the holder is gone or no longer
         covered, the new job takes over the lock.  An id that is already there is EXISTS, unless the stored record is
         byte for byte the one sent, and the job has no digest: then the call was repeated, and the answer is ADDED.
@@ -45,7 +47,7 @@ class Adding(Part):
         if not jobs:
             return []
         try:
-            name, args, call = self._call_of_enqueue(queue, jobs, max_length)
+            name, args, call = self._call_of_enqueue(queue, jobs, max_length, fills)
             run = self._run_shortly if name == "enqueue_one" and _is_plain(args) else self._run
             return _words(run(name, queue, *args, call=call))
         except StoreUnavailable as error:
@@ -56,7 +58,7 @@ class Adding(Part):
         jobs.  Call it once.  Each of the two raises what `enqueue` raises; then the jobs may be stored, or be stored
         later."""
         try:
-            name, args, call = self._call_of_enqueue(queue, jobs, 0)
+            name, args, call = self._call_of_enqueue(queue, jobs)
             answer = self._run_ahead(name, queue, *args, call=call)
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
@@ -76,13 +78,15 @@ class Adding(Part):
         more, *flat = self._run("expire", queue, limit, self._archiving)
         return read_expired(flat), bool(more)
 
-    def _call_of_enqueue(self, queue: str, jobs: Sequence[NewJob], max_length: int) -> tuple[str, list[Argument], Name]:
+    def _call_of_enqueue(
+        self, queue: str, jobs: Sequence[NewJob], max_length: int = 0, fills: bool = False
+    ) -> tuple[str, list[Argument], Name]:
         """Return the script that adds these jobs, its arguments, and the name of the call."""
         if len(jobs) > MAX_BATCH:
             raise ValueError(f"enqueue takes at most {MAX_BATCH} jobs a call, not {len(jobs)}.")
         if monotonic() >= self._registered.get(queue, 0.0):
             self._register(queue)
-        args: list[Argument] = [max_length, self.options.idempotency]
+        args: list[Argument] = [max_length, self.options.idempotency, "1" if fills else ""]
 
         def call() -> Hashable:
             # By ids alone: after an error, the caller sends the same job again under its id, but in a new record.

@@ -66,6 +66,27 @@ def test_ends_get_what_room_there_is_although_it_is_not_enough_for_all(store: St
     assert len(TOLD) == 7
 
 
+def test_a_queue_is_asked_once_for_all_the_ends_that_it_has_room_for(
+    store: Store, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    add = store.enqueue
+
+    def noted(queue: str, jobs: Any, **options: Any) -> Any:
+        asked.append(len(jobs))
+        return add(queue, jobs, **options)
+
+    queues = {"default": {}, ELSEWHERE: {"MAX_LENGTH": 8}}
+    with override_settings(DJANGO_JOBS={**settings.DJANGO_JOBS, "QUEUES": queues}):
+        use_store(store)
+        elsewhere.enqueue_many([(n,) for n in range(20)])
+        end_only(store)
+        deaf.using(queue=ELSEWHERE).enqueue()
+        monkeypatch.setattr(store, "enqueue", noted)
+        assert (end_calls.follow(store, Q), asked) == (7, [8])
+        assert store.stats([ELSEWHERE])[0].counts["queued"] == 8
+
+
 def test_a_worker_does_not_read_all_waiting_ends_at_each_end(
     store: Store, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from django_jobs import Batch, BatchClosed, DuplicateJob, JobHandle, StoreUnavailable, chain, job
+from django_jobs import Batch, BatchClosed, DuplicateJob, JobHandle, QueueFull, StoreUnavailable, chain, job
 from django_jobs.core.values import Claim
 from django_jobs.enqueueing import commits
 from django_jobs.execution.executor import Executor
@@ -293,6 +293,69 @@ def test_a_queue_with_room_for_some_takes_the_first_of_the_entries(away: Any) ->
         assert [each.id for each in claim("ten", 20)] == [each.id for each in [*taken, *first[:7]]]
         assert (relay.relay(), kept()) == (5, [])
         assert [each.id for each in claim("ten", 20)] == [each.id for each in first[7:]]
+
+
+def test_a_queue_is_asked_once_for_all_the_entries_that_it_has_room_for(
+    away: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    add = Store.enqueue
+
+    def noted(self: Store, queue: str, jobs: Any, **options: Any) -> Any:
+        sizes.append(len(jobs))
+        return add(self, queue, jobs, **options)
+
+    with override_settings(DJANGO_JOBS=TEN):
+        receipt.using(queue="ten").enqueue_many([(number,) for number in range(3)])
+        with away(), transaction.atomic():
+            handles = [receipt.using(queue="ten").enqueue(number) for number in range(30)]
+        monkeypatch.setattr(Store, "enqueue", noted)
+        assert (relay.relay(), sizes) == (7, [10])
+        assert [stored(each) for each in handles] == [True] * 7 + [False] * 23
+        assert {row.reason for row in rows("default")} == {str(QueueFull("ten", 10))}
+
+
+def test_jobs_of_a_batch_and_others_get_the_room_in_their_order_and_the_batch_counts_its_own(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=TEN):
+        batch = Batch("b")
+        with away(), transaction.atomic():
+            handles = []
+            for number in range(6):
+                with batch:
+                    handles.append(receipt.using(queue="ten").enqueue(number))
+                handles.append(receipt.using(queue="ten").enqueue(number))
+        rows("default").filter(kind="close").delete()
+        receipt.using(queue="ten").enqueue_many([(number,) for number in range(3)])
+        assert relay.relay() == 7
+        assert [stored(each) for each in handles] == [True] * 7 + [False] * 5
+        assert batch.handle.counts["live"] == 4
+        claim("ten", 10)
+        assert relay.relay() == 5
+        assert [each.id for each in claim("ten", 10)] == [each.id for each in handles[7:]]
+        assert batch.handle.counts["live"] == 6
+
+
+def test_no_entry_gets_room_that_came_free_after_one_before_it_was_refused(
+    away: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Store.enqueue
+
+    def and_claim(self: Store, queue: str, jobs: Any, **options: Any) -> Any:
+        try:
+            return add(self, queue, jobs, **options)
+        finally:
+            claim(queue, 10)
+
+    with override_settings(DJANGO_JOBS=TEN):
+        receipt.using(queue="ten").enqueue_many([(number,) for number in range(8)])
+        with away(), transaction.atomic():
+            handles = [receipt.using(queue="ten").enqueue(number) for number in range(25)]
+            later = receipt.using(queue="ten").enqueue_in(60, 25)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "enqueue", and_claim)
+            relay.relay()
+        sent = [stored(each) for each in handles]
+        assert (sent[0], sent, stored(later)) == (True, sorted(sent, reverse=True), True)
 
 
 def test_what_try_enqueue_left_in_the_outbox_is_dropped_only_where_there_is_no_room(away: Any) -> None:

@@ -108,7 +108,8 @@ class Walk:
 
     def enqueue(self) -> object:
         jobs = [self.new_job() for _ in range(self.rng.choice((1, 1, 3)))]
-        return self.store.enqueue(QUEUE, jobs, max_length=self.rng.choice((0, 0, 12)))
+        fills = self.made % 2 == 0
+        return self.store.enqueue(QUEUE, jobs, max_length=self.rng.choice((0, 0, 12)), fills=fills)
 
     def reserve(self) -> object:
         """Ids of callers, in one queue or in another; some never get a job."""

@@ -50,7 +50,7 @@ def new_jobs(draw: Any) -> NewJob:
 STEPS = st.lists(
     st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=1, max_size=3))
     | st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=2, max_size=4, unique_by=lambda job: job.id))
-    | st.tuples(st.just("enqueue in a bounded queue"), st.lists(new_jobs(), min_size=1, max_size=4))
+    | st.tuples(st.sampled_from(["all or none", "what fits"]), st.lists(new_jobs(), min_size=1, max_size=4))
     | st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=1, max_size=1))
     | st.tuples(st.sampled_from(["claim", "complete"]), st.sampled_from(Lane))
     | st.tuples(st.just("wait"), st.sampled_from([1, 499, 120_000])),
@@ -68,8 +68,8 @@ def walk(store: Store, clock: Clock, steps: Sequence[tuple[str, Any]]) -> list[A
         answer: Any = None
         if verb == "enqueue":
             answer = store.enqueue(QUEUE, what)
-        elif verb == "enqueue in a bounded queue":
-            answer = store.enqueue(QUEUE, what, max_length=4)
+        elif verb in ("all or none", "what fits"):
+            answer = store.enqueue(QUEUE, what, max_length=4, fills=verb == "what fits")
         elif verb == "claim":
             claims = store.claim(QUEUE, "worker", 2, lane=what, lease=10**9).claims
             held += claims

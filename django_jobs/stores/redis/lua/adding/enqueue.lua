@@ -1,7 +1,7 @@
 -- enqueue: → queued or scheduled
 --
 -- ARGV  1 clock   2 channel   3 number
---       4 max length (0 = none)   5 ids are remembered for (ms)
+--       4 max length (0 = none)   5 ids are remembered for (ms)   6 fills (as in enqueue_plain)
 --       then per job: id, record, run at (ms, 0 = now; "+ms" = in that time from now), on conflict,
 --       schedule_run ("ms:schedule" or ""), expires ("" or ms after it could first run: expires_at in the record is 0,
 --       and is replaced by that time), digest ("" = none), asked at (ms, "" = now: a call that comes late changes nothing
@@ -13,7 +13,8 @@
 --! keys fired
 local max_length = tonumber(ARGV[4])
 local kept = tonumber(ARGV[5])
-local STRIDE, FIRST = 8, 6
+local fills = ARGV[6] ~= ''
+local STRIDE, FIRST = 8, 7
 local total = (#ARGV - FIRST + 1) / STRIDE
 
 local function time_of(text)
@@ -86,7 +87,7 @@ local function all_fit()
     end
     return room_for(n)
 end
-local fits = all_fit()
+local fits = all_fit() or fills
 
 local replaced = false
 -- Another job has the unique key.  Returns the answer, which `noted` remembers before anything changes.
@@ -147,8 +148,11 @@ local function add(id, record, run_at, policy, schedule_run, expires, digest_of_
             return answer
         end)
     end
-    if run_at <= now and not fits then
-        return 'full'
+    if run_at <= now then
+        fits = fits and (not fills or room_for(1)) -- no job overtakes one that found no room
+        if not fits then
+            return 'full'
+        end
     end
     -- An error does not undo earlier writes: detect a place of another type before the record is written.
     local head

@@ -2,7 +2,8 @@
 -- script's own work costs more than its commands (every call creates each function of a library again).
 --
 -- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   5 ids are remembered for (ms)
---       6 digest with which all these ids are remembered, "" = they are not   7 arguments of each job: 3 or 7
+--       6 fills ("1" = take the first jobs if there is no room for all, "" = all or none)
+--       7 digest with which all these ids are remembered, "" = they are not   8 arguments of each job: 3 or 7
 --       then per job: id, record up to the enqueue time, record after it ("" if the first part is the whole record),
 --       and if there are 7: lane, priority, digest of its unique key, ms for which the key is locked (as in enqueue_one)
 --
@@ -11,8 +12,13 @@
 --! use record locker
 --! keys jobs queued alone blocked seq totals minutes wake wake_alone remembered remembered_at
 local call, match, sub, format = redis.call, string.match, string.sub, string.format
-local max_length, STRIDE, FIRST = tonumber(ARGV[4]), tonumber(ARGV[7]), 8
+local max_length, STRIDE, FIRST = tonumber(ARGV[4]), tonumber(ARGV[8]), 9
 local total = (#ARGV - FIRST + 1) / STRIDE
+local room = math.huge
+if max_length > 0 then
+    room = max_length - call('ZCARD', queued) - call('ZCARD', alone) - call('ZCARD', blocked)
+end
+local most = ARGV[6] ~= '' and room or math.huge
 
 local result, ids, digests, fields, names, by_name, any_digest = {}, {}, {}, {}, {}, {}, false
 local time = format('%d', now)
@@ -37,7 +43,7 @@ for i = 1, total do
         -- same bytes except for the time: this call was repeated; other bytes: the id exists
         local head, rest = ARGV[first + 1], ARGV[first + 2]
         local size = #head
-        local same = (in_doubt or ARGV[6] == '') and (stored[i] == head -- as in seen()
+        local same = (in_doubt or ARGV[7] == '') and (stored[i] == head -- as in seen()
             or (rest ~= '' and sub(stored[i], 1, size) == head and match(stored[i], '^%d+(.*)$', size + 1) == rest))
         result[i] = same and 'added' or 'exists'
     elseif digest and (locked[digest] or held[i] and locker(digest)) then
@@ -45,6 +51,8 @@ for i = 1, total do
         result[i] = 'duplicate'
         local list = stored[i] and refused or kept_out
         list[#list + 1] = ids[i]
+    elseif n >= most then
+        result[i] = 'full'
     else
         local record, rest = ARGV[first + 1], ARGV[first + 2]
         n = n + 1
@@ -64,7 +72,7 @@ for i = 1, total do
     end
 end
 local function remember_all(some, value)
-    if ARGV[6] == '' or #some == 0 then
+    if ARGV[7] == '' or #some == 0 then
         return
     end
     local values, times = {}, {}
@@ -76,11 +84,11 @@ local function remember_all(some, value)
     redis.pcall('ZADD', remembered_at, unpack(times))
 end
 
-remember_all(refused, ARGV[6] .. ':=duplicate')
+remember_all(refused, ARGV[7] .. ':=duplicate')
 if n == 0 then
     return reply(result)
 end
-if max_length > 0 and call('ZCARD', queued) + call('ZCARD', alone) + call('ZCARD', blocked) + n > max_length then
+if n > room then
     for i = 1, total do
         result[i] = stored[i] and result[i] or 'full'
     end
@@ -116,13 +124,13 @@ end
 if #locks > 0 then
     set_fields(unique, call('HLEN', unique), locks)
 end
-if ARGV[6] ~= '' then
+if ARGV[7] ~= '' then
     local new = {}
     for i = 1, n do
         new[i] = fields[2 * i - 1]
     end
-    remember_all(new, ARGV[6])
-    remember_all(kept_out, ARGV[6] .. ':=duplicate')
+    remember_all(new, ARGV[7])
+    remember_all(kept_out, ARGV[7] .. ':=duplicate')
 end
 for name, by in pairs(by_name) do
     if type(redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by)) == 'table' then -- as in count()
