@@ -13,7 +13,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.discovery import runs_as_jobs
 from django_jobs.enqueueing.call_options import moment
-from django_jobs.enqueueing.handle import find
+from django_jobs.enqueueing.handle import find_accepted
 from django_jobs.enqueueing.request import NO_KEY, request_for
 from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import InvalidJob
@@ -114,8 +114,10 @@ class JobsBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
-        """Return the current result.  Raises TaskResultDoesNotExist, also if it has left the history."""
-        info = find(result_id)
+        """Return the current result; a task in the outbox is READY.  Raises TaskResultDoesNotExist, also if the task has
+        left the history.
+        """
+        info = find_accepted(result_id)
         if info is None:
             raise TaskResultDoesNotExist(result_id)
         return result_of(info)
