@@ -114,7 +114,7 @@ class JobsBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
-        """Return the current result; a task in the outbox is READY.  Raises TaskResultDoesNotExist, also if the task has
+        """Return the current result; it is READY in the outbox.  Raises TaskResultDoesNotExist, also if the task has
         left the history.
         """
         info = find_accepted(result_id)
