@@ -30,7 +30,7 @@ def module_names() -> list[str]:
 
 def runs_tasks() -> bool:
     """Return whether TASKS names our backend or a subclass of it."""
-    return any(_runs_as_jobs(path) for path in task_backends())
+    return any(runs_as_jobs(path) for path in task_backends())
 
 
 def missing() -> list[str]:
@@ -48,7 +48,8 @@ def remedy(module: str) -> str:
     return f"Move it to a module with one of the names {module_names()}, or set DJANGO_JOBS['MODULES'] = {wanted}."
 
 
-def _runs_as_jobs(path: str) -> bool:
+def runs_as_jobs(path: str) -> bool:
+    """Return whether the class with that path is our backend or a subclass of it."""
     try:
         return bool(getattr(import_string(path), "runs_as_jobs", False))
     except (ImportError, ImproperlyConfigured):

@@ -154,8 +154,7 @@ def digest() -> str:
     state, made = _digest
     if state is not _state:
         state = _state
-        further = sorted(set[str]().union(*[names() for names in _further]))
-        text = "\n".join([str(RECORD_FORMAT), *sorted([*_by_name, *_aliases]), "", *further])
+        text = "\n".join([str(RECORD_FORMAT), *sorted({*_by_name, *_aliases}.union(*[names() for names in _further]))])
         made = sha256(text.encode()).hexdigest()[:12]
         _digest = state, made
     return made
@@ -171,9 +170,9 @@ def limits(*, of_all: bool = False) -> str:
     settings, state, limited, made = _limits
     if state is not _state or settings is not get_settings():
         settings, state = get_settings(), _state
-        further = sorted(set[str]().union(*[names() for names in _further]))
-        known = [*_by_name.values(), *(each for name in further if (each := find(name)) is not None)]
-        most = {name: each.max_concurrency or 0 for each in known for name in (each.name, *each.aliases)}
+        further = set[str]().union(*[names() for names in _further])
+        most = {name: each.max_concurrency or 0 for name in further if (each := find(name)) is not None}
+        most |= {name: each.max_concurrency or 0 for each in _by_name.values() for name in (each.name, *each.aliases)}
         made, limited = (
             "\n" + "".join(f"{name} {most[name]}\n" for name in sorted(some)) for some in (most, filter(most.get, most))
         )

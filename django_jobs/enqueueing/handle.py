@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ else:
     from typing import TypeVar
 
     V = TypeVar("V")
+
+Found = TypeVar("Found")
 
 #: Handle states that are not states of a job: the job is not stored yet, or was not stored.
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
@@ -305,28 +308,65 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
     from django_jobs.serialization.record import name_of
 
     id = str(id)
-    info = _known(id) if queue is None else _known_in(queue, id)
-    if info is None:
+
+    def stored_job() -> JobHandle | None:
+        info = _known(id) if queue is None else _known_in(queue, id)
+        if info is None:
+            return None
+        handle = JobHandle(info.id, name_of(info.record), info.queue)
+        handle.show(info)
+        return handle
+
+    handle = _accepted(stored_job, lambda: _kept_job(id, queue))
+    if handle is None:
         raise _not_found(id)
-    handle = JobHandle(info.id, name_of(info.record), info.queue)
-    handle.show(info)
     return handle
 
 
 aget_job = async_twin(get_job)
 
 
-def kept_job(id: str) -> JobHandle | None:
+def _kept_job(id: str, queue: str | None = None) -> JobHandle | None:
     """Return a handle for a job that is still in the outbox; None if there is none.  Raises DatabaseError."""
+    row = _kept_row(id)
+    if row is None or queue not in (None, row.queue):
+        return None
+    kept = outbox.Kept(row.token, get_settings().database)
+    kept.is_committed = True  # a worker may have read it
+    return JobHandle(row.key, row.name, row.queue, DEFERRED, kept=kept)
+
+
+def find_accepted(id: str) -> JobInfo | None:
+    """Return the job with that id in the store or, as a job that waits, in the outbox; None if there is none."""
+    return _accepted(lambda: find(id), lambda: _kept_info(id))
+
+
+def _kept_info(id: str) -> JobInfo | None:
+    row = _kept_row(id)
+    with suppress(outbox.UnreadableRow):
+        if row is not None and (new := outbox.unpack(row).new) is not None:
+            return JobInfo(row.key, row.queue, new.record, State.QUEUED)
+    return None
+
+
+def _kept_row(id: str) -> Any:
     settings = get_settings()
     if not settings.outbox:
         return None
-    row = outbox.rows(settings.database).filter(kind=outbox.EntryKind.JOB, key=id).defer("data").first()
-    if row is None:
-        return None
-    kept = outbox.Kept(row.token, settings.database)
-    kept.is_committed = True  # a worker may have read it
-    return JobHandle(row.key, row.name, row.queue, DEFERRED, kept=kept)
+    return outbox.rows(settings.database).filter(kind=outbox.EntryKind.JOB, key=id).first()
+
+
+def _accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | None]) -> Found | None:
+    """Return what the store has or, if it has nothing or is away, what the outbox has: it is accepted, too."""
+    try:
+        found = stored()
+    except StoreUnavailable:
+        if (found := kept()) is None:
+            raise
+        return found
+    if found is not None or not get_settings().outbox or (found := kept()) is not None:
+        return found
+    return stored()  # it may have been sent between the two looks
 
 
 def find(id: str) -> JobInfo | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import Any
+from typing import Any, cast
 
 from django.core import checks
 from django.utils import timezone
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
+from django_jobs.core.discovery import runs_as_jobs
 from django_jobs.enqueueing.call_options import moment
-from django_jobs.enqueueing.handle import find
+from django_jobs.enqueueing.handle import find_accepted
 from django_jobs.enqueueing.request import NO_KEY, request_for
 from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import InvalidJob
@@ -22,12 +23,13 @@ from django_jobs.tasks_backend.compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    task_backends,
     task_enqueued,
 )
 from django_jobs.tasks_backend.plain import as_json_makes_it
 from django_jobs.tasks_backend.results import meta_of, result_of
 from django_jobs.tasks_backend.running import wrap
-from django_jobs.tasks_backend.task import OPTION_NAMES, JobTask, TaskDefinition, options_of, wire_name
+from django_jobs.tasks_backend.task import OPTION_NAMES, JobTask, TaskDefinition, options_of, unchecked, wire_name
 from django_jobs.tasks_backend.telling import tell
 
 #: The allowed keys of OPTIONS.
@@ -112,8 +114,10 @@ class JobsBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
-        """Return the current result.  Raises TaskResultDoesNotExist, also if it has left the history."""
-        info = find(result_id)
+        """Return the current result; it is READY in the outbox.  Raises TaskResultDoesNotExist, also if the task has
+        left the history.
+        """
+        info = find_accepted(result_id)
         if info is None:
             raise TaskResultDoesNotExist(result_id)
         return result_of(info)
@@ -151,17 +155,38 @@ def _text_keys(kwargs: Any) -> Any:
     return kwargs
 
 
+# -- tasks that are enqueued with `using(backend=…)` -----------------------------------
+
+
+def _ours(alias: str) -> JobsBackend | None:
+    """Return the backend with that alias; None if TASKS has none, or it runs tasks elsewhere."""
+    path = str(task_backends.settings.get(alias, {}).get("BACKEND", ""))
+    return cast("JobsBackend", task_backends[alias]) if runs_as_jobs(path) else None
+
+
 def _other_alias(name: str) -> TaskDefinition | None:
-    """Return the definition of "path:alias" in a process that has not called `using(backend=…)`, such as a worker."""
+    """Return the definition of "path:alias" in a process that has not called `using(backend=…)`, such as a worker.
+
+    It is not validated: the other backend may refuse the queue of the task's own, which is of no interest here."""
     path, separator, alias = name.rpartition(":")
-    if not separator or not registry.knows(path):
+    first = registry.get(path) if separator and registry.knows(path) else None
+    backend = _ours(alias)
+    if not isinstance(first, TaskDefinition) or backend is None:
         return None
-    first = registry.get(path)
-    if not isinstance(first, TaskDefinition):
-        return None
-    first.task.using(backend=alias)  # validates the task, and so registers it
-    found = registry.get(name) if registry.knows(name) else None
-    return found if isinstance(found, TaskDefinition) else None
+    if first.task.backend == alias:
+        return first  # the task had another backend of its own when the job was enqueued
+    definition = backend.definition(unchecked(first.task, backend=alias))
+    registry.register(definition)
+    return definition
 
 
-registry.add_resolver(_other_alias)
+def _other_aliases() -> frozenset[str]:
+    """Return the names that `_other_alias` knows.  Workers with other backends know other names, and a claim has the
+    limits of all of them before the first of their jobs comes."""
+    aliases = [alias for alias in task_backends if _ours(alias) is not None]
+    tasks = [each for each in registry.all_definitions() if isinstance(each, TaskDefinition)]
+    paths = {each.task.module_path for each in tasks}
+    return frozenset(f"{path}:{alias}" for path in paths for alias in aliases)
+
+
+registry.add_resolver(_other_alias, _other_aliases)

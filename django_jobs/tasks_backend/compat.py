@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from django.tasks import task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django.tasks.exceptions import TaskResultDoesNotExist
@@ -19,6 +20,7 @@ else:
     def _from(module: str, name: str) -> Any:
         return getattr(import_module(module), name)
 
+    task_backends = _from(framework, "task_backends")
     BaseTaskBackend = _from(f"{framework}.backends.base", "BaseTaskBackend")
     Task = _from(f"{framework}.base", "Task")
     TaskContext = _from(f"{framework}.base", "TaskContext")
@@ -40,6 +42,7 @@ __all__ = [
     "TaskResultDoesNotExist",
     "TaskResultStatus",
     "normalize_json",
+    "task_backends",
     "task_enqueued",
     "task_finished",
     "task_started",

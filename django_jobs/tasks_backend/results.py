@@ -20,8 +20,9 @@ from django_jobs.tasks_backend.compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    task_backends,
 )
-from django_jobs.tasks_backend.task import TaskDefinition
+from django_jobs.tasks_backend.task import TaskDefinition, unchecked
 
 #: Entry of a job's meta for what the store does not keep exactly: microseconds, the alias, the requested time.
 META = "task"
@@ -92,8 +93,9 @@ def result_of_running(
     names = [f"attempt-{number}" for number in range(1, before + 1 - len(earlier))]
     names += [entry.worker or f"attempt-{number}" for number, entry in enumerate(earlier, len(names) + 1)][-before:]
     said = (job.meta or {}).get(META, {})
+    task = _as_stored(task, said, queue_name=job.queue)
     return TaskResult(
-        task=task.using(queue_name=job.queue),
+        task=task,
         id=job.id,
         status=TaskResultStatus.RUNNING,
         enqueued_at=_parse(said.get("enqueued_at")) or job.enqueued_at,
@@ -102,7 +104,7 @@ def result_of_running(
         last_attempted_at=job.claimed_at,
         args=list(args),
         kwargs=dict(kwargs),
-        backend=said.get("backend", task.backend),
+        backend=task.backend,
         errors=[_error(entry) for entry in earlier if entry.outcome != "discarded"],
         worker_ids=[*(names if before else ()), job.worker or f"attempt-{job.attempt}"],
     )
@@ -118,13 +120,17 @@ def error_of(error: BaseException) -> TaskError:
 def _task_of(definition: TaskDefinition, job: Job) -> tuple[Task[Any, Any], datetime | None]:
     """Return the task as it was enqueued, including queue, priority and time."""
     said = (job.meta or {})[META]
-    task = definition.task.using(
-        queue_name=job.queue,
-        priority=job.controls.priority,
-        run_after=_parse(said.get("run_after")),
-        backend=said.get("backend"),
-    )
+    run_after = _parse(said.get("run_after"))
+    task = _as_stored(definition.task, said, queue_name=job.queue, priority=job.controls.priority, run_after=run_after)
     return task, _parse(said.get("enqueued_at"))
+
+
+def _as_stored(task: Task[Any, Any], said: Mapping[str, Any], **fields: Any) -> Task[Any, Any]:
+    """Return the task with what is stored with a job.  If TASKS no longer has its backend, the task has the one that
+    runs it now."""
+    if (alias := said.get("backend")) in set(task_backends):
+        fields["backend"] = alias
+    return unchecked(task, **fields)
 
 
 def _times(info: JobInfo) -> tuple[int, int]:

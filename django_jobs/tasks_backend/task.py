@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -113,6 +113,18 @@ def wire_name(task: Task[Any, Any]) -> str:
     if isinstance(first, TaskDefinition) and first.task.backend != task.backend:
         return f"{task.module_path}:{task.backend}"
     return task.module_path
+
+
+def unchecked(task: Task[Any, Any], **changes: Any) -> Task[Any, Any]:
+    """Return a copy with other fields, which no backend validates.
+
+    What may be enqueued now says nothing about a job that is stored: since it was enqueued, TASKS may have lost its
+    queue, or a retry may have moved it to a queue that TASKS never had."""
+    made: Task[Any, Any] = object.__new__(type(task))
+    for field in fields(task):
+        # As `dataclasses.replace` for a frozen class, without `__post_init__`, which validates.
+        object.__setattr__(made, field.name, changes.get(field.name, getattr(task, field.name)))
+    return made
 
 
 def options_of(task: Task[Any, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from django_jobs.compat.celery.exceptions import TaskRevokedError, TimeoutError,
 from django_jobs.compat.celery.missing import OF_RESULTS
 from django_jobs.compat.celery.stored import READY, STATES, drop, error_of, is_dropped, refuse_in_task, said_in, step_of
 from django_jobs.core.values import FINISHED, State
-from django_jobs.enqueueing.handle import JobHandle, get_job, kept_job
+from django_jobs.enqueueing.handle import JobHandle, get_job
 from django_jobs.exceptions import JobFailed, JobNotFound, WorkflowNotFound
 from django_jobs.workflows.handle import get_workflow
 
@@ -188,9 +188,7 @@ class AsyncResult(Result):
             raise Unsupported(f"AsyncResult.revoke({', '.join(sorted(options))}): use terminate only.")
         if self._seen() is None and drop(self.id):
             return
-        if (job := self._seen()) is None:
-            job = self._handle = kept_job(self.id)
-        if job is not None:
+        if (job := self._seen()) is not None:
             job.cancel(terminate=terminate)
 
     def forget(self) -> None:

@@ -119,11 +119,11 @@ class OptionAttributes:
         "function fails, but never started again because its worker was lost or its time limit was over",
     )
     max_concurrency = Option(
-        0, checks.whole(0, 1_000_000), "int", task="call",
+        0, checks.whole(0, 1_000_000), "int", task="type",
         words="jobs that run at the same time, over all processes and machines; `0` = no limit",
     )
     concurrency_key = Option[str | Callable[..., Any] | None](
-        None, checks.key, "str | Callable[..., Any] | None", defaults=False, task="call",
+        None, checks.key, "str | Callable[..., Any] | None", defaults=False, task="type",
         words="an argument's name, or a callable of the arguments: `max_concurrency` then counts per value",
     )
     #: in seconds, if it is a period.

@@ -7,14 +7,27 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 
+import django
 import pytest
 from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from django_jobs import Batch, BatchClosed, DuplicateJob, JobHandle, QueueFull, StoreUnavailable, chain, job
+from django_jobs import (
+    Batch,
+    BatchClosed,
+    DuplicateJob,
+    JobHandle,
+    JobNotFound,
+    QueueFull,
+    StoreUnavailable,
+    chain,
+    get_job,
+    job,
+)
 from django_jobs.core.values import Claim
 from django_jobs.enqueueing import commits
 from django_jobs.execution.executor import Executor
@@ -776,3 +789,55 @@ def test_a_job_that_was_to_run_long_ago_expires_by_its_own_time(away: Any) -> No
     relay.relay()
     claimed = claim("default", 10)
     assert [each.record.rpartition(b"\n")[2] for each in claimed] == [b"[[1],{}]"]
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_job_in_the_outbox_is_found_by_its_id(is_back: bool, away: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with away(), transaction.atomic():
+        handle = receipt.enqueue(1)
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailable("Nobody listens.")
+
+    with monkeypatch.context() as patch:
+        if not is_back:
+            patch.setattr(Store, "find", refuse)
+        found = get_job(handle.id)
+        assert (found, found.state, found.name) == (handle, "deferred", handle.name)
+        assert get_job(handle.id, "default") == handle
+        with pytest.raises(JobNotFound if is_back else StoreUnavailable):
+            get_job(handle.id, "small")
+    relay.relay()
+    assert (found.refresh().state, get_job(handle.id).state) == ("queued", "queued")
+
+
+def test_a_job_that_leaves_the_outbox_while_it_is_looked_for_is_found(
+    away: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with away(), transaction.atomic():
+        handle = receipt.enqueue(1)
+    find, looks = Store.find, []
+
+    def find_and_send(store: Store, *args: Any) -> Any:
+        found = find(store, *args)
+        if not looks:
+            looks.append("first")
+            relay.relay()
+        return found
+
+    monkeypatch.setattr(Store, "find", find_and_send)
+    # The job may have been sent after a look into each queue; the outbox is empty then.
+    monkeypatch.setattr(Store, "has_returned_none", lambda *args: False)
+    assert get_job(handle.id).state == "queued"
+
+
+@pytest.mark.skipif(django.VERSION < (6, 0) and find_spec("django_tasks") is None, reason="needs Django's tasks")
+def test_a_task_in_the_outbox_is_ready(away: Any) -> None:
+    from tests.tasks_project import add
+
+    with away(), transaction.atomic():
+        result = add.enqueue(1, b=2)
+    assert kept() == [result.id]
+    assert add.get_result(result.id) == result
+    relay.relay()
+    assert add.get_result(result.id) == result

@@ -145,7 +145,16 @@ def test_options_may_be_given_to_one_use_of_a_task(run: Any, redis_store: Store)
 
 
 @pytest.mark.parametrize(
-    "options", [{"backoff": [1]}, {"soft_timeout": 5}, {"sensitive": ["a"]}, {"retry_on": OSError}, {"keep_result": 0}]
+    "options",
+    [
+        {"backoff": [1]},
+        {"soft_timeout": 5},
+        {"sensitive": ["a"]},
+        {"retry_on": OSError},
+        {"keep_result": 0},
+        {"max_concurrency": 2},
+        {"concurrency_key": "a"},
+    ],
 )
 def test_what_workers_look_up_by_name_cannot_differ_from_call_to_call(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob, match="applies to every call of a task"):
@@ -159,14 +168,12 @@ def test_options_of_one_use_are_checked_where_they_are_written(options: dict[str
 
 
 def test_options_of_one_use_travel_with_its_call(redis_store: Store) -> None:
-    result = add.using(
-        max_attempts=4, timeout=3, expires_in=60, delivery="at_least_once", max_concurrency=2, keep_result=9
-    ).enqueue(1)
+    result = add.using(max_attempts=4, timeout=3, expires_in=60, delivery="at_least_once", keep_result=9).enqueue(1)
     info = redis_store.get("default", result.id)
     assert info is not None
     job = decode(info.id, info.queue, info.record)
     assert (job.options.max_attempts, job.options.timeout) == (4, 3000)
-    assert (job.controls.limit, job.controls.keep_result) == (2, 9000)
+    assert job.controls.keep_result == 9000
 
 
 def test_async_tasks_run(run: Any) -> None:
