@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -181,7 +182,7 @@ def series(period: str = "hour", queues: Sequence[str] | None = None) -> Series:
     now = get_store().now()
     names = list(queue_names() if queues is None else queues)
     if len(names) <= LIVE_QUEUES:
-        buckets = collect(names, now - span, width)
+        buckets = widened(get_store().sums(names, now - span), width)
     else:
         buckets = read_buckets(get_store().get_document("snapshot"), period)
     first = (now - span) // width * width + width
@@ -191,13 +192,11 @@ def series(period: str = "hour", queues: Sequence[str] | None = None) -> Series:
     )
 
 
-def collect(queues: Sequence[str], since: int, width: int) -> Buckets:
-    """Add up the minutes of these queues since `since`, in buckets of `width` ms."""
-    buckets: Buckets = {}
-    for minute, events in get_store().sums(queues, since).items():
-        bucket = buckets.setdefault(minute // width * width, {})
-        for event, number in events.items():
-            bucket[event] = bucket.get(event, 0) + number
+def widened(minutes: Buckets, width: int) -> Buckets:
+    """Add up minutes in buckets of `width` ms."""
+    buckets: defaultdict[int, dict[str, int]] = defaultdict(Counter)
+    for minute, events in minutes.items():
+        buckets[minute // width * width].update(events)  # a Counter adds
     return buckets
 
 

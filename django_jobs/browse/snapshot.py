@@ -9,10 +9,9 @@ from django_jobs.browse.counts import (
     MINUTE,
     PERIODS,
     QUARTER,
-    Buckets,
-    collect,
     queue_names,
     read_buckets,
+    widened,
     write_stats,
 )
 from django_jobs.core.values import State
@@ -48,19 +47,14 @@ def recent_series(before: dict[str, Any], names: list[str], now: int) -> dict[st
     """Return both series: past values are copied, and the last two quarters of an hour are counted again."""
     span, _ = PERIODS["day"]
     since = max(when(before, "series_at", now) // QUARTER * QUARTER, now - span) // QUARTER * QUARTER
-    minutes = collect(names, since, MINUTE)
-    fresh: dict[str, Buckets] = {"hour": minutes, "day": {}}
-    for minute, events in minutes.items():
-        bucket = fresh["day"].setdefault(minute // QUARTER * QUARTER, {})
-        for event, number in events.items():
-            bucket[event] = bucket.get(event, 0) + number
+    minutes = get_store().sums(names, since)
     return {
         period: {
             str(start): events
-            for start, events in (read_buckets(before, period) | fresh[period]).items()
-            if start >= now - PERIODS[period][0]
+            for start, events in (read_buckets(before, period) | widened(minutes, width)).items()
+            if start >= now - span
         }
-        for period in fresh
+        for period, (span, width) in PERIODS.items()
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django_jobs.core import registry
 from django_jobs.core.values import WorkerInfo
 from django_jobs.samples.chart import Sampled, Stretch, add_up, stretches
-from django_jobs.samples.log import ALL, COARSE, EVENTS, FINE
+from django_jobs.samples.log import ALL, COARSE, EVENTS, FINE, NOTHING
 from django_jobs.samples.worker import sampled_of
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
@@ -49,9 +49,7 @@ class Trend:
 
 def queue_trends(queues: Sequence[str], period: str) -> dict[str, Trend]:
     """Return the trend of each of these queues."""
-    width, number = PERIODS[period]
-    found = _samples(queues, width)
-    return {queue: Trend(period, width, stretches(each, ALL, width, number, each.now)) for queue, each in found.items()}
+    return {queue: _trend([each], ALL, period) for queue, each in _samples(queues, period).items()}
 
 
 def total_trend(queues: Sequence[str], period: str) -> Trend | None:
@@ -60,36 +58,30 @@ def total_trend(queues: Sequence[str], period: str) -> Trend | None:
     A queue in which nothing was ever counted adds nothing; one whose server does not answer is not known."""
     if len(queues) > MOST_QUEUES:
         return None
-    found = get_store().samples(queues, PERIODS[period][0]) if queues else {}
-    now = max((each.now for each in found.values()), default=0)
-    used = [each for each in found.values() if each.log is not None or any(map(any, each.totals.values()))]
-    silent = [Sampled(None, {}, now)] * (len(queues) - len(found))
-    return _trend([*used, *silent], ALL, period)
+    found = _samples(queues, period).values()
+    return _trend([each for each in found if each.log is not None or each.totals != {ALL: NOTHING}], ALL, period)
 
 
 def type_trends(queue: str, names: Iterable[str], period: str) -> dict[str, Trend]:
     """Return the trend of each of these job types in one queue."""
-    width = PERIODS[period][0]
-    (sampled,) = get_store().samples([queue], width, types=True).values()
-    return {name: _trend([sampled], registry.identity_of(name), period) for name in names}
+    sampled = list(get_store().samples([queue], PERIODS[period][0], types=True).values())
+    return {name: _trend(sampled, registry.identity_of(name), period) for name in names}
 
 
 def type_trend(queues: Sequence[str], name: str, period: str) -> Trend:
     """Return the trend of a job type in these queues together."""
-    width = PERIODS[period][0]
-    return _trend(list(_samples(queues, width, types=True).values()), registry.identity_of(name), period)
+    return _trend(list(_samples(queues, period, types=True).values()), registry.identity_of(name), period)
 
 
 def worker_trend(worker: WorkerInfo, period: str) -> Trend:
     """Return the trend of one worker, up to its last report: nothing before it started, by the clock of its machine."""
-    width, number = PERIODS[period]
-    sampled = sampled_of(worker.info, width) or Sampled(None, {}, worker.seen_at)
-    return Trend(period, width, stretches(sampled, ALL, width, number, sampled.now))
+    sampled = sampled_of(worker.info, PERIODS[period][0]) or Sampled(None, {}, worker.seen_at)
+    return _trend([sampled], ALL, period)
 
 
-def _samples(queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
-    """Return the samples of each queue; none of one whose server does not answer."""
-    found = get_store().samples(queues, width, types=types) if queues else {}
+def _samples(queues: Sequence[str], period: str, *, types: bool = False) -> dict[str, Sampled]:
+    """Return the samples of each queue; none, and no totals, of one whose server does not answer."""
+    found = get_store().samples(queues, PERIODS[period][0], types=types) if queues else {}
     now = max((each.now for each in found.values()), default=0)
     return {queue: found.get(queue) or Sampled(None, {}, now) for queue in queues}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -58,11 +59,8 @@ def _groups(sampled: Sampled, name: str, width: int, now: int) -> list[tuple[int
     if log is None or (base is None and log.full) or len(name) > LONGEST_NAME:
         return []
     begin = max(log.start, base.since if base else 0)
-    place, before = (base.place, base.counts) if base else (0, NOTHING)
-    spans: list[tuple[int, Counts | None]] = [
-        (end, None if counts is None else counts.get(place, NOTHING)) for end, counts in log.spans if end > begin
-    ]
-    spans.append((now, added_since(before, sampled.totals.get(name, NOTHING))))
+    spans = [(end, None if counts is None else counts.get(name, NOTHING)) for end, counts in log.spans if end > begin]
+    spans.append((now, added_since(base.counts if base else NOTHING, sampled.totals.get(name, NOTHING))))
     found: list[tuple[int, int, Counts | None, bool]] = []
     low, partial = begin // width, not in_time(begin, width)
     total: Counts | None = NOTHING
@@ -84,20 +82,13 @@ def add_up(many: Sequence[Sequence[Stretch]]) -> list[Stretch]:
     if len(many) == 1:
         return list(many[0])
     ends = sorted(set.intersection(*({each.end for each in one} for one in many))) if many else []
-    known: list[list[Counts]] = [[] for _ in ends]
-    missing = [False] * len(ends)
+    parts: list[list[Stretch]] = [[] for _ in ends]
     for one in many:
-        at = 0
         for each in one:
-            while at < len(ends) and ends[at] < each.end:
-                at += 1
-            if at == len(ends):
-                break
-            if each.counts is not None:
-                known[at].append(each.counts)
-            missing[at] = missing[at] or each.counts is None or each.partial
-    starts = [min((one[0].start for one in many), default=0), *ends]
-    return [
-        Stretch(start, end, _sum(counts) if counts else None, lacks and bool(counts))
-        for start, end, counts, lacks in zip(starts, ends, known, missing, strict=False)
-    ]
+            parts[bisect_left(ends, each.end)].append(each)
+    found = []
+    for start, end, some in zip([min((one[0].start for one in many), default=0), *ends], ends, parts, strict=False):
+        known = [each.counts for each in some if each.counts is not None]
+        partial = bool(known) and any(each.counts is None or each.partial for each in some)
+        found.append(Stretch(start, end, _sum(known) if known else None, partial))
+    return found

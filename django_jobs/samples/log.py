@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django_jobs.serialization.checked import Unreadable, is_count, is_moment, loads, read_count
@@ -40,13 +41,15 @@ BROKEN = (ValueError, TypeError, LookupError, AttributeError)
 class Base(NamedTuple):
     """The totals of a job type at the last sample."""
 
-    #: the number that stands for its name in the samples.
-    place: int
     #: ms: samples up to then do not have this type, although it may have had jobs.  0 = all have it.
     since: int
     #: ms: the last sample in which it had anything.
     changed: int
     counts: Counts
+
+
+#: The end of a sample (ms), and what was added, by name; None = not known, because a total had become smaller.
+Span = tuple[int, dict[str, Counts] | None]
 
 
 @dataclass(slots=True)
@@ -56,9 +59,8 @@ class SampleLog:
     #: ms: when the first of its samples began.
     start: int
     bases: dict[str, Base] = field(default_factory=dict)
-    #: end of each sample (ms), and what was added, by place; None = not known, because a total had become smaller.
-    spans: list[tuple[int, dict[int, Counts] | None]] = field(default_factory=list)
-    #: there were more than MOST_TYPES types: one without a place may have had jobs.
+    spans: list[Span] = field(default_factory=list)
+    #: there were more than MOST_TYPES types: one without a base may have had jobs.
     full: bool = False
 
     @property
@@ -80,7 +82,7 @@ def take(stored: Mapping[str, str], totals: Mapping[str, int], now: int) -> dict
 
     `stored`: "taken" and the fields of both widths; those of COARSE are needed only if the hour is another than that
     of the last sample.  `totals` as in QueueStats."""
-    taken = taken_at(stored.get("taken", ""))
+    taken = read_count(stored.get("taken", ""))
     if taken and (taken // FINE == now // FINE or now < taken <= now + COARSE):
         return {}
     numbers = all_of(totals), types_of(totals)
@@ -91,11 +93,6 @@ def take(stored: Mapping[str, str], totals: Mapping[str, int], now: int) -> dict
         for name, given in zip(fields_of(width), numbers, strict=True):
             changed[name] = write(add_sample(read(stored.get(name, "")), given, now, width))
     return changed
-
-
-def taken_at(text: str) -> int:
-    """Return when the last sample was taken (ms); 0 if none was, or the text is damaged."""
-    return read_count(text)
 
 
 def all_of(totals: Mapping[str, int]) -> dict[str, Counts]:
@@ -115,23 +112,26 @@ def types_of(totals: Mapping[str, int]) -> dict[str, Counts]:
 
 
 def add_sample(log: SampleLog | None, totals: Mapping[str, Counts], now: int, width: int) -> SampleLog:
-    """Return the log with one more sample; a new log if there was none, or if the clock has been set back."""
+    """Add a sample to the log and return it; a new log if there was none, or if the clock has been set back."""
     if log is None or log.at > now:
         chosen = sorted(totals, key=lambda name: (-sum(totals[name]), name))[:MOST_TYPES]
-        bases = {name: Base(place, 0, now, totals[name]) for place, name in enumerate(chosen, 1)}
-        return SampleLog(now, bases, [], len(totals) > MOST_TYPES)
-    added = {name: added_since(base.counts, totals.get(name, NOTHING)) for name, base in log.bases.items()}
-    bases = {
-        name: Base(base.place, base.since, now if added[name] != NOTHING else base.changed, totals.get(name, NOTHING))
-        for name, base in log.bases.items()
-    }
-    counts = {base.place: grown for name, base in bases.items() if (grown := added[name]) and grown != NOTHING}
-    full = _add_names(log, bases, counts, totals, now, width)
-    spans = _pruned(log, now - KEPT[width])
+        return SampleLog(now, {name: Base(0, now, totals[name]) for name in chosen}, [], len(totals) > MOST_TYPES)
+    added: dict[str, Counts | None] = {}
+    for name, base in log.bases.items():
+        after = totals.get(name, NOTHING)
+        added[name] = grown = added_since(base.counts, after)
+        log.bases[name] = Base(base.since, base.changed if grown == NOTHING else now, after)
+    added |= _add_names(log, totals, now, width)
+    while log.spans and log.spans[0][0] <= now - KEPT[width]:
+        log.start = log.spans.pop(0)[0]
+    counts = {name: grown for name, grown in added.items() if grown and grown != NOTHING}
     is_known = None not in added.values()
-    if is_known and not counts and _can_grow(log.start, spans, width):
-        spans.pop()
-    return SampleLog(log.start, bases, [*spans, (now, counts if is_known else None)], full)
+    if is_known and not counts and log.spans and log.spans[-1][1] == {}:
+        began = log.spans[-2][0] if len(log.spans) > 1 else log.start
+        if in_time(began, width):  # an idle queue needs only one sample
+            log.spans.pop()
+    log.spans.append((now, counts if is_known else None))
+    return log
 
 
 def added_since(before: Counts, after: Counts) -> Counts | None:
@@ -140,43 +140,21 @@ def added_since(before: Counts, after: Counts) -> Counts | None:
     return None if min(grown) < 0 else grown
 
 
-def _add_names(
-    log: SampleLog,
-    bases: dict[str, Base],
-    counts: dict[int, Counts],
-    totals: Mapping[str, Counts],
-    now: int,
-    width: int,
-) -> bool:
-    """Give places to types that have none.  Returns whether one of them had to do without, now or before."""
-    free = sorted(set(range(1, MOST_TYPES + 1)) - {base.place for base in bases.values()}, reverse=True)
-    idle = [name for name, base in bases.items() if base.changed < now - KEPT[width]]
-    full = log.full
-    for name in sorted(totals.keys() - bases.keys()):
-        if not free and idle:  # no sample that is kept has its place
-            free.append(bases.pop(idle.pop()).place)
-            full = True
-        if not free:
-            return True
-        place = free.pop()
-        bases[name] = Base(place, now if full else 0, now, totals[name])
-        if not full and totals[name] != NOTHING:
-            counts[place] = totals[name]  # there was no such type at the last sample
-    return full
-
-
-def _pruned(log: SampleLog, before: int) -> list[tuple[int, dict[int, Counts] | None]]:
-    """Return the samples that are kept, and move the log's start to the end of the last that is not."""
-    gone = 0
-    while gone < len(log.spans) and log.spans[gone][0] <= before:
-        log.start = log.spans[gone][0]
-        gone += 1
-    return log.spans[gone:]
-
-
-def _can_grow(start: int, spans: Sequence[tuple[int, dict[int, Counts] | None]], width: int) -> bool:
-    """Tell whether the last sample is an empty one that began in time: an idle queue needs only one."""
-    return bool(spans) and spans[-1][1] == {} and in_time(spans[-2][0] if len(spans) > 1 else start, width)
+def _add_names(log: SampleLog, totals: Mapping[str, Counts], now: int, width: int) -> dict[str, Counts]:
+    """Add the types that the log does not have, as far as there is room.  Returns what they had since the last sample,
+    where that is known."""
+    idle = [name for name, base in log.bases.items() if base.changed < now - KEPT[width]]
+    added: dict[str, Counts] = {}
+    for name in sorted(totals.keys() - log.bases.keys()):
+        if len(log.bases) >= MOST_TYPES:
+            log.full = True
+            if not idle:
+                break
+            del log.bases[idle.pop()]  # no sample that is kept has it
+        log.bases[name] = Base(now if log.full else 0, now, totals[name])
+        if not log.full:
+            added[name] = totals[name]  # there was no such type at the last sample
+    return added
 
 
 def in_time(at: int, width: int) -> bool:
@@ -188,29 +166,25 @@ def in_time(at: int, width: int) -> bool:
 
 
 def write(log: SampleLog) -> str:
-    """Return the log as text."""
-    spans = [
-        [end, None]
-        if counts is None
-        else [end, *(number for place, three in counts.items() for number in (place, *three))]
-        for end, counts in log.spans
-    ]
-    bases = {name: [*base[:3], *base.counts] for name, base in log.bases.items()}
+    """Return the log as text.  In its samples, a number stands for the name of a type."""
+    places = {name: place for place, name in enumerate(log.bases, 1)}
+    spans: list[list[int | None]] = []
+    for end, counts in log.spans:  # only of a damaged log, a sample may have a name without a base
+        some = [(places[name], *three) for name, three in (counts or {}).items() if name in places]
+        spans.append([end, None] if counts is None else [end, *chain.from_iterable(some)])
+    bases = {name: [places[name], *base[:2], *base.counts] for name, base in log.bases.items()}
     return json.dumps([log.start, int(log.full), bases, spans], separators=(",", ":"), ensure_ascii=False)
 
 
 def read(text: str) -> SampleLog | None:
     """Return the log of a text; None if there is none or it cannot be read."""
     try:
-        start, full, bases, spans = loads(text)
+        start, full, given, spans = loads(text)
         if not all(map(is_moment, [start, *(end for end, *_ in spans)])):
             return None
-        return SampleLog(
-            start,
-            {name: Base(*three(numbers[:3]), three(numbers[3:])) for name, numbers in bases.items()},
-            [(end, _read_counts(rest)) for end, *rest in spans],
-            bool(full),
-        )
+        bases = {name: Base(*three(numbers[:3])[1:], three(numbers[3:])) for name, numbers in given.items()}
+        names = {numbers[0]: name for name, numbers in given.items()}
+        return SampleLog(start, bases, [(end, _read_counts(rest, names)) for end, *rest in spans], bool(full))
     except BROKEN:
         return None
 
@@ -227,7 +201,8 @@ def _counts(numbers: Sequence[Any]) -> Sequence[int]:
     return numbers
 
 
-def _read_counts(rest: Sequence[Any]) -> dict[int, Counts] | None:
+def _read_counts(rest: Sequence[Any], names: Mapping[int, str]) -> dict[str, Counts] | None:
     if rest == [None]:
         return None
-    return {place: three(rest[4 * i + 1 : 4 * i + 4]) for i, place in enumerate(_counts(rest[::4]))}
+    found = [(place, three(rest[4 * i + 1 : 4 * i + 4])) for i, place in enumerate(_counts(rest[::4]))]
+    return {names[place]: counts for place, counts in found if place in names}

@@ -56,7 +56,7 @@ class WorkerSamples:
 
 def _begun(now: int, width: int) -> SampleLog:
     first = now - now % width
-    return SampleLog(first - KEPT[width], {ALL: Base(1, 0, first, NOTHING)}, [(first, {})])
+    return SampleLog(first - KEPT[width], {ALL: Base(0, first, NOTHING)}, [(first, {})])
 
 
 def _written(log: SampleLog) -> list[Any]:
@@ -64,7 +64,7 @@ def _written(log: SampleLog) -> list[Any]:
     without the zeros at the end."""
     spans, before = [], log.start
     for end, counts in log.spans:
-        added = [] if counts is None else list(counts.get(1, NOTHING))
+        added = [] if counts is None else list(counts.get(ALL, NOTHING))
         while added and not added[-1]:
             added.pop()
         spans.append([(end - before) // 1000, *([-1] if counts is None else added)])
@@ -88,11 +88,11 @@ def sampled_of(info: Mapping[str, Any], width: int) -> Sampled | None:
         now, (start, counts, spans) = info["at"], info["samples"][str(width // 1000)]
         if totals is None or not all(map(is_moment, (now, start, start * 1000))):
             return None
-        log = SampleLog(start * 1000, {ALL: Base(1, 0, 0, three(counts))}, [])
+        log = SampleLog(start * 1000, {ALL: Base(0, 0, three(counts))}, [])
         for seconds, *added in spans[:_MOST]:
             if not is_count(seconds):
                 return None
-            log.spans.append((log.at + seconds * 1000, None if added == [-1] else {1: three([*added, 0, 0, 0][:3])}))
+            log.spans.append((log.at + seconds * 1000, None if added == [-1] else {ALL: three([*added, 0, 0, 0][:3])}))
     except BROKEN:
         return None
     return Sampled(log, {ALL: (totals["succeeded"], totals["failed"], totals["dead"])}, now) if log.at <= now else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -19,7 +19,6 @@ from django_jobs.formatting import plain
 WIDTH, HEIGHT = 600, 120
 #: The same of a small chart.
 SMALL = (96, 20)
-GAP = 1.5
 #: Releases that are named with a chart, the newest of it.
 NAMED = 3
 
@@ -82,26 +81,34 @@ class Sparkline(NamedTuple):
 
 
 def stacked(
-    layers: Sequence[tuple[str, Sequence[float]]], says: Sequence[str], size: tuple[int, int] = (WIDTH, HEIGHT)
+    layers: Sequence[tuple[str, Sequence[float | None]]],
+    says: Sequence[str],
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+    spans: Sequence[tuple[float, float]] = (),
+    vague: Container[int] = (),
 ) -> tuple[list[Bar], float]:
-    """Return bars of several layers, lowest first (css class and values for each), and the highest sum."""
-    sums = [sum(values) for values in zip(*(values for _, values in layers), strict=True)]
-    highest, (width, floor) = max(sums, default=0), size
-    step = width / max(1, len(sums))
-    gap, room = min(GAP, step / 4), floor - min(4, floor / 10)
+    """Return bars of several layers, lowest first (css class and values for each), and the highest sum of one bar.
+
+    `spans`: where each column begins and ends, in widths of a bar; without them, each is one bar.  A longer column has
+    its mean in its whole length.  One without values (None) is not known: a band.  `vague` ones have another style."""
+    spans, (width, floor) = spans or [(i, i + 1) for i in range(len(says))], size
+    columns = [[values[i] for _css, values in layers] for i in range(len(says))]
+    sums = (sum(filter(None, some)) / (end - start) for some, (start, end) in zip(columns, spans, strict=True))
+    highest, step = max(sums, default=0), width / (spans[-1][1] if spans else 1)
+    gap, room = min(1.5, step / 4), floor - min(4, floor / 10)
     bars: list[Bar] = []
-    for i, total in enumerate(sums):
-        if not total:
-            continue
-        bottom = float(floor)
-        for css, values in layers:
-            if not values[i]:
-                continue
-            # A thing that happened once must be visible next to one that happened a million times.
-            height = max(min(2.0, room / 8), values[i] / highest * room)
-            bottom -= height
-            left, across = round(i * step + gap / 2, 2), round(step - gap, 2)
-            bars.append(Bar(left, round(bottom, 2), across, round(height, 2), css, says[i]))
+    for i, (start, end) in enumerate(spans):
+        left, bottom = max(0.0, start * step), float(floor)
+        across = end * step - left
+        if None in columns[i]:
+            bars.append(Bar(round(left, 2), 0, round(across, 2), floor, "unknown", says[i]))
+        for (css, _values), value in zip(layers, columns[i], strict=True):
+            if value:
+                # A thing that happened once must be visible next to one that happened a million times.
+                height = max(min(2.0, room / 8), value / (end - start) / highest * room)
+                bottom -= height
+                place = round(left + gap / 2, 2), round(bottom, 2), round(across - gap, 2), round(height, 2)
+                bars.append(Bar(*place, css + " jobs-bar-gap" if i in vague else css, says[i]))
     return bars, highest
 
 

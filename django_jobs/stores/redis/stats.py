@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -127,9 +128,9 @@ class Stats(Part):
         left out; raises StoreUnavailable if none answers."""
         field = fields_of(width)[types]
         found: dict[str, Sampled] = {}
-        for queue, (now, _, (_, text), totals) in self._sampled(queues, "types" if types else "all", field).items():
+        for queue, (now, _, (text,), totals) in self._sampled(queues, "types" if types else "all", field).items():
             numbers = read_totals(totals)
-            log = read(text.decode(errors="replace"))
+            log = read((text or b"").decode(errors="replace"))
             found[queue] = Sampled(log, types_of(numbers) if types else all_of(numbers), read_number(now))
         return found
 
@@ -142,49 +143,31 @@ class Stats(Part):
         texts = self.transport.pipeline([("HMGET", each["samples"], "taken", *fields) for each in names])
         totals = self.transport.pipeline([("HGETALL", each["totals"]) for each in names])
         return {
-            queue: [
-                now,
-                taken or b"",
-                [part for field, text in zip(fields, found, strict=True) for part in (field.encode(), text or b"")],
-                _flat(flat),
-            ]
+            queue: [now, taken or b"", found, _flat(flat)]
             for queue, (taken, *found), flat in zip(queues, texts, totals, strict=True)
         }
 
-    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
-        """Return start of the minute (ms) → event → count, from `since` (ms).
+    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
+        """Return start of the minute (ms) → event → count, added up over these queues, from the minute of `since` (ms).
 
         Events: "enqueued", "succeeded", "failed", "dead", and the sums of ms "run_ms" and "wait_ms".  Kept for 25
         hours."""
-        return self._series(queue, since, self.now())
-
-    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
-        """Return the `series` of several queues, added up."""
-        since, now = since - since % MINUTE, self.now()
-        if now - since <= FEW_MINUTES * MINUTE:
-            found = self._by_script(lambda: self._run_over("series", queues, since, *SERIES))
-            if found is not None:
-                return add_up(_read_series(flat, since) for flat in found)
-        return add_up(self._series(queue, since, now) for queue in queues)
-
-    def _series(self, queue: str, since: int, now: int) -> dict[int, dict[str, int]]:
-        key = self.keys.of(queue)["minutes"]
-        minutes = range(since - since % MINUTE, now + 1, MINUTE)
+        minutes = range(since - since % MINUTE, self.now() + 1, MINUTE)
+        keys = [self.keys.of(queue)["minutes"] for queue in queues]
+        many: Iterable[Sequence[Any]] | None
         if len(minutes) > FEW_MINUTES:
-            return _read_series(self.transport.command("HGETALL", key), minutes.start)
-        fields = [f"{minute}:{event}".encode() for minute in minutes for event in SERIES]
-        values = self.transport.command("HMGET", key, *fields) if fields else []
-        return _read_series([part for pair in zip(fields, values, strict=True) for part in pair], minutes.start)
-
-
-def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
-    """Return minute → event → count, from a flat list; entries before `since` or without a minute are left out."""
-    out: dict[int, dict[str, int]] = {}
-    for i in range(0, len(flat), 2):
-        minute, _, event = flat[i].decode(errors="replace").partition(":")
-        if flat[i + 1] is not None and (at := read_count(minute)) >= since:
-            out.setdefault(at, {})[event] = read_count(flat[i + 1])
-    return out
+            many = (self.transport.command("HGETALL", key) for key in keys)
+        elif (many := self._by_script(lambda: self._run_over("series", queues, minutes.start, *SERIES))) is None:
+            fields = [f"{minute}:{event}".encode() for minute in minutes for event in SERIES]
+            values = self.transport.pipeline([("HMGET", key, *fields) for key in keys if fields])
+            many = ([part for pair in zip(fields, own, strict=True) for part in pair] for own in values)
+        sums: defaultdict[int, dict[str, int]] = defaultdict(Counter)
+        for flat in many:
+            for field, number in zip(flat[::2], flat[1::2], strict=True):
+                minute, _, event = field.decode(errors="replace").partition(":")
+                if number is not None and (at := read_count(minute)) >= minutes.start:
+                    sums[at][event] += read_count(number)
+        return sums
 
 
 def _first_score(head: Any) -> int:
@@ -261,14 +244,3 @@ def read_pause(text: bytes) -> Pause:
     until, _, rest = text.partition(b":")
     since, _, reason = rest.partition(b":")
     return queue_stats.read_pause(reason.decode(errors="replace"), read_count(until), read_count(since))
-
-
-def add_up(many: Iterable[dict[int, dict[str, int]]]) -> dict[int, dict[str, int]]:
-    """Add up several series into one."""
-    sums: dict[int, dict[str, int]] = {}
-    for series in many:
-        for minute, events in series.items():
-            bucket = sums.setdefault(minute, {})
-            for event, number in events.items():
-                bucket[event] = bucket.get(event, 0) + number
-    return sums

@@ -57,15 +57,15 @@ class Upkeep(Stats):
         last was taken.  At most 20 queues."""
         fields = [field for width in KEPT for field in fields_of(width)]
         written: dict[str, list[Argument]] = {}
-        for queue, (now, taken, flat, totals) in self._sampled(queues, "sample", *fields).items():
-            texts = [text.decode(errors="replace") for text in flat]
-            stored = dict(zip(texts[::2], texts[1::2], strict=True)) | {"taken": taken.decode(errors="replace")}
+        for queue, (now, taken, texts, totals) in self._sampled(queues, "sample", *fields).items():
+            known = zip(("taken", *fields), (taken, *texts), strict=False)  # the hours only if they are needed
+            stored = {name: (text or b"").decode(errors="replace") for name, text in known}
             changes = take(stored, read_totals(totals), read_number(now))
             if changes:
-                flat = [part for field, text in changes.items() for part in (field, text)]
+                flat: list[Argument] = [part for field, text in changes.items() for part in (field, text)]
                 if put_away := times.due(read_number(taken), read_number(now)):
-                    text = times.write(self._times_of(queue), read_number(now))
-                    flat += [part for field in put_away for part in (field, text)]
+                    put = times.write(self._times_of(queue), read_number(now))
+                    flat += [part for field in put_away for part in (field, put)]
                 written[queue] = [taken, len(flat), *flat]
         step = len(written) if self.transport.spans else 1
         for some in chunks(list(written), max(step, 1)):

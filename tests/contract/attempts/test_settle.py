@@ -64,7 +64,7 @@ class TestComplete:
         complete(store, *claims, run_ms=10, wait_ms=4)
         counted = totals(store)
         assert (counted["succeeded"], counted["succeeded:n1"], counted["succeeded:n2"]) == (3, 2, 1)
-        minute = store.series(Q, clock.now - 60_000)[clock.now - clock.now % 60_000]
+        minute = store.sums([Q], clock.now - 60_000)[clock.now - clock.now % 60_000]
         assert (minute["succeeded"], minute["run_ms"], minute["wait_ms"]) == (3, 30, 12)
 
     def test_succeeds_though_the_job_was_asked_to_stop(self, store, make_job):

@@ -49,7 +49,7 @@ def test_each_job_ends_in_its_own_way(store, make_job, clock):
     counted = totals(store)
     assert (counted["failed"], counted["failed:n"], counted["retried:n"], counted["dead:n"]) == (2, 2, 1, 1)
     assert (counted["retried"], counted["dead"], counted["cancelled"]) == (1, 1, 1)
-    minute = store.series(Q, clock.now - 60_000)[clock.now - clock.now % 60_000]
+    minute = store.sums([Q], clock.now - 60_000)[clock.now - clock.now % 60_000]
     assert (minute["failed"], minute["dead"]) == (2, 1)
     assert store.holdings(Q, "w") == []
 

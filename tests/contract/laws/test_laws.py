@@ -26,7 +26,7 @@ def picture(store):
     """Everything that the contract shows of a queue."""
     pages = {state: store.page(Q, state, 0, 100) for state in State}
     details = [store.get(Q, job.id) for page in pages.values() for job in page]
-    return pages, details, store.stats([Q]), store.series(Q, 0), store.archive_batch(Q, 100), store.overdue(Q)
+    return pages, details, store.stats([Q]), store.sums([Q], 0), store.archive_batch(Q, 100), store.overdue(Q)
 
 
 def _recovered(store, clock):

@@ -311,7 +311,7 @@ class TestTheSeries:
         store.bury(start(store, make_job())[0], FAILED)
         clock.advance(2 * MINUTE)
         enqueue(store, make_job(), make_job())
-        series = store.series(Q, first)
+        series = store.sums([Q], first)
         assert {event: n for event, n in series[first].items() if n} == {"enqueued": 1, "failed": 1, "dead": 1}
         assert series[first + 2 * MINUTE]["enqueued"] == 2
 
@@ -319,7 +319,7 @@ class TestTheSeries:
         enqueue(store, make_job())
         clock.advance(5 * MINUTE)
         enqueue(store, make_job())
-        assert [minute for minute, events in store.series(Q, clock.now).items() if any(events.values())] == [
+        assert [minute for minute, events in store.sums([Q], clock.now).items() if any(events.values())] == [
             clock.now - clock.now % MINUTE
         ]
 

@@ -78,7 +78,7 @@ def test_a_scheduled_job_has_waited_since_it_was_due_wherever_its_wait_is_told(s
         Executor(close_connections=False).run(*claim(store), store)
     assert store.times([Q])[Q]["tests.times.fails"].waiting.sum == 70
     assert "waited 70 ms" in caplog.text
-    (minute,) = store.series(Q, clock.now).values()
+    (minute,) = store.sums([Q], clock.now).values()
     assert minute.get("wait_ms", 0) == (70 if error == "false" else 0), "the chart is of successes"
 
 

@@ -263,7 +263,7 @@ def test_odd_numbers_of_a_queue_are_shown(scene: Scene, kind: str) -> None:
             sendable(trends.trend_payload(trends.type_trend(["default"], "tests.greet", period)))
         for stats in store.stats(["default"]):
             float(stats.latency), [moment(pause.until) for pause in stats.paused_types.values()]
-        for series in (store.series("default", now - 3_600_000), store.sums(["default"], now - 90_000_000)):
+        for series in (store.sums(["default"], now - 3_600_000), store.sums(["default"], now - 90_000_000)):
             assert all(number >= 0 for events in series.values() for number in events.values())
         store.times(["default"])
         store.prune("default")

@@ -151,7 +151,7 @@ def test_a_viewer_sees_exactly_what_a_worker_sees(quiet_server: RedisServer, vir
     assert store.stats([QUEUE]) == worker.stats([QUEUE])
     assert store.queues() == worker.queues()
     assert store.workers() == worker.workers()
-    assert store.series(QUEUE, 0) == worker.series(QUEUE, 0)
+    assert store.sums([QUEUE], 0) == worker.sums([QUEUE], 0)
     store.close()
     worker.close()
 

@@ -24,7 +24,7 @@ def look(store: Store, queue: str) -> None:
             store.get(queue, info.id)
         store.ids(queue, state)
     store.stats([queue])
-    store.series(queue, 0)
+    store.sums([queue], 0)
     store.last_runs([queue])
     store.overdue(queue)
     store.archive_batch(queue)
