@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from django_jobs.conf import get_settings
@@ -23,18 +23,26 @@ _LEASE_MS = 86_400_000
 def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> Store:
     """Run a workflow now, all of it, even if a step is due later.  Returns the temporary store that has it.
 
-    Only one attempt of each step is made: a failed job stays in retry (or dead), and the steps after it wait."""
+    Only one attempt of each step is made: a failed job stays in retry (or dead), one that asks to run again waits for
+    that, and so do the steps after it."""
     store = make_store(replace(get_settings(), store="memory"))
     store.add_workflow(id, fields, check_in=_LEASE_MS)
     engine.start_first(store, id, starts)
-    while claim := _next(store):
+    attempted, again = set[str](), list[Claim]()
+    while claim := _next(store, attempted):
+        if claim.id in attempted:
+            again.append(claim)  # it asked to run again at once
+            continue
+        attempted.add(claim.id)
         _raise_if_wanted(Executor(close_connections=False).run(claim, store))
+    for claim in again:
+        store.release(claim.queue, [claim])
     return store
 
 
-def _next(store: Store) -> Claim | None:
+def _next(store: Store, attempted: Collection[str]) -> Claim | None:
     for queue in store.queues():
-        due, _ = store.ids(queue, State.SCHEDULED)
+        due = [id for id in store.ids(queue, State.SCHEDULED)[0] if id not in attempted]
         if due:
             store.reschedule(queue, due, 1)
         for lane in (Lane.SHARED, Lane.ALONE):

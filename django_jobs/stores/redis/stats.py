@@ -217,10 +217,12 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
     counts = dict.fromkeys((state.value for state in State), 0)
     for (_, state), size in zip(PLACES, sizes, strict=True):
         counts[state.value] += size
-    pauses = {paused[i].decode(errors="replace"): read_pause(paused[i + 1]) for i in range(0, len(paused), 2)}
-    opened = pauses[""].until if "" in pauses else 0  # when the last pause ended, if it has
+    texts = dict(zip(paused[::2], paused[1::2], strict=True))
+    opened = read_pause(texts[b""]).until if b"" in texts else 0  # when the last pause ended, if it has
     pauses = {
-        registry.current_name(name): pause for name, pause in pauses.items() if not pause.until or pause.until > now
+        registry.current_name(name.decode(errors="replace")): read_pause(text)
+        for name, text in texts.items()
+        if not is_over(text, now)
     }
     since = max(read_number(oldest), opened)
     age = max(0, now - since) if since and read_number(oldest) else 0
@@ -237,6 +239,12 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
         unarchived=unarchived,
         age=age,
     )
+
+
+def is_over(pause: bytes, now: int) -> bool:
+    """Return whether the pause with this value of `paused` has ended, by itself or by hand (see closed.lua)."""
+    until, since, *_ = [*pause.split(b":", 2), b""]
+    return read_count(until) > 0 and (read_count(until) <= now or since == b"0")
 
 
 def read_pause(text: bytes) -> Pause:

@@ -17,6 +17,15 @@ class TestAPausedQueue:
         store.resume(Q)
         assert claim_ids(store) == ["a"]
 
+    def test_stays_resumed_if_the_clock_is_set_back(self, store, make_job, clock):
+        enqueue(store, make_job("a"), make_job("b"))
+        store.pause(Q, until=clock.now + 5000)
+        store.resume(Q)
+        clock.advance(-60_000)
+        assert store.stats([Q])[0].paused is None
+        assert store.outlook([Q])[Q].left == 2
+        assert claim_ids(store) == ["a"]
+
     def test_gives_nothing_of_the_lane_alone_either(self, store, make_job):
         store.pause(Q)
         assert start(store, make_job("a", alone=True)) == []

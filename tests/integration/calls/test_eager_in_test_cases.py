@@ -8,13 +8,20 @@ import pytest
 from django.db import transaction
 from django.test import TestCase, TransactionTestCase, override_settings
 
-from django_jobs import chain
+from django_jobs import Retry, Snooze, chain, job
 from tests.integration import sample_jobs
 from tests.integration.sample_jobs import failing, receipt
 
 #: A store that nobody can reach: eager jobs need none.
 EAGER: dict[str, Any] = {"STORE": "redis://nowhere.invalid:1/0", "EAGER": True}
 SEVEN = [("receipt", (7, False))]
+
+
+@job(name="eager.asks", max_attempts=3)
+def asks_to_run_again(how: str, seconds: int) -> None:
+    sample_jobs.ran.append((how, seconds))
+    assert len(sample_jobs.ran) < 10, "it goes on for ever"
+    raise {"retry": Retry, "snooze": Snooze}[how](in_=seconds)
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +97,13 @@ def test_the_fixtures_of_pytest_django_do_as_test_case_does(django_capture_on_co
         receipt.enqueue(7)
         assert sample_jobs.ran == SEVEN
     assert sample_jobs.ran == SEVEN * 2
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("seconds", [0, 60])
+@pytest.mark.parametrize("how", ["retry", "snooze"])
+@override_settings(DJANGO_JOBS=EAGER)
+def test_a_step_that_asks_to_run_again_is_tried_once_and_the_next_one_waits(how: str, seconds: int) -> None:
+    handle = chain(asks_to_run_again.s(how, seconds), receipt.s(7)).enqueue()
+    assert sample_jobs.ran == [(how, seconds)]
+    assert handle.state == "running"

@@ -9,9 +9,8 @@ redis.call('HDEL', paused, name) -- first write: needs no memory
 if name ~= '' then
     admit(pause_key(name), 500)
 elseif pause then -- its jobs can run from now on, or since the pause ended by itself
-    local ends, rest = string.match(pause, '^(%d+)(:.*)$')
-    ends = tonumber(ends) or 0
-    redis.call('HSET', paused, '', string.format('%.0f', (ends == 0 or ends > now) and now or ends) .. (rest or '::'))
+    local ends = tonumber(string.match(pause, '^(%d+):')) or 0
+    redis.call('HSET', paused, '', string.format('%.0f:0:', (ends == 0 or ends > now) and now or ends))
 end
 wake_up(wake)
 wake_up(wake_alone)

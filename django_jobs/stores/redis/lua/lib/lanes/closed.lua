@@ -1,4 +1,5 @@
--- Pauses in force: `paused` maps "" (the queue) or a job name to "until:since:reason".
+-- Pauses in force: `paused` maps "" (the queue) or a job name to "until:since:reason".  One that was ended by hand has 0 as
+-- its second number: a clock that is set back does not bring it back.
 --! keys paused
 
 -- Returns: is the queue paused; the paused types (a table, or nil if there are none); in how many ms the first of
@@ -10,8 +11,9 @@ local function pauses()
     if redis.call('EXISTS', paused) == 1 then
         local all = redis.call('HGETALL', paused)
         for i = 1, #all, 2 do
-            local ends = tonumber(string.match(all[i + 1], '^(%d+):')) or 0
-            if ends ~= 0 and ends <= now then
+            local ends, since = string.match(all[i + 1], '^(%d+):(%d*)')
+            ends = tonumber(ends) or 0
+            if ends ~= 0 and (ends <= now or since == '0') then
                 if all[i] == '' then
                     opened = ends
                 else
