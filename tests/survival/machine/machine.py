@@ -76,6 +76,14 @@ class Machine(Asking):
         new = Job("", job.queue, type, job.n, key=job.key, mode=job.mode, is_promise=type.once)
         self._enqueue(new, self._using(type, job.queue, unique=job.mode, on_conflict="skip"), "skip", None, fault)
 
+    @rule(type=type_names, queue=st.sampled_from(list(QUEUES)), unique=st.sampled_from([None, "running"]))
+    def enqueue_behind_late_ones(self, type, queue, unique):
+        """Jobs wait until it is too late for them: the next one finds their key and their room free."""
+        for expires in [500] * 4 + [None]:
+            if expires is None:
+                self.pass_time(600)
+            self.enqueue(type, 1, queue, unique, "skip", 0, expires, None, 0, "")
+
     def _enqueue(self, new: Job, task: Any, policy: str, id: str | None, fault: str) -> Any:
         self.world.network.fault = fault
         tried, refused = 0, f"refused:{uuid4()}"

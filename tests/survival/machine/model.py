@@ -78,6 +78,8 @@ class Job:
     suspect: bool = False
     waits_to_begin: bool = False
     has_succeeded: bool = False
+    #: the least number that its next attempt may have: none has that of another one, but what was handed back.
+    least_attempt: int = 0
 
     @property
     def limit_key(self) -> str | None:
@@ -355,6 +357,7 @@ class Model:
         may_have_started = job.type.once and job.state in {State.DEAD, State.CANCELLED}
         if job.state in {State.QUEUED, State.RUNNING, State.SUCCEEDED} or may_have_started or self.key_is_taken(job):
             return False
+        job.least_attempt += job.state is State.DEAD
         if job.state in FINISHED:
             job.failures, job.crashes, job.suspect = 0, 0, False
         job.begun = True

@@ -72,6 +72,17 @@ class Operating(Working):
             assert not self.model.revive(job), f"revive of {job}"
         self.claim_all(job.queue, WORKERS[which % len(WORKERS)])
 
+    @rule(which=which)
+    def revive_beside_a_twin(self, which):
+        """An equal job comes, and then a person lets an ended one run again: not if the new one has its key."""
+        ended = [job for job in self.model.jobs.values() if job.state in FINISHED and job.key]
+        ended = [job for job in ended if not isinstance(job.mode, int)]
+        if ended:
+            job = ended[-1 - which % len(ended)]
+            self.enqueue_twin_of(job)
+            count = actions.act("revive", job.queue, [job.id], reason="by hand").count
+            assert bool(count) == self.model.revive(job), f"revive of {job}"
+
     @rule(which=which, n=st.integers(1, 2))
     def edit(self, which, n):
         job = self._job(which, WAITING)
@@ -109,6 +120,10 @@ class Operating(Working):
     def clock_is_set(self, ms):
         """A step of the store's clock takes no claim from a worker that lives."""
         self.store.lapsed(list(QUEUES))
+        # Whether a pause that has ended by itself comes back with the time is not promised.
+        for (queue, type), until in list(self.model.pauses.items()):
+            if 0 < until <= self.world.now:
+                self.pause_or_resume(queue, type, False, 0, "")
         self.world.now += ms
         self.set_back += max(0, -ms)
         for queue in QUEUES:

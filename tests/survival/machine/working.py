@@ -45,6 +45,8 @@ class Working(Base):
             job = self.model.jobs[claimed.id]
             assert claimed.token > self.last_token[queue], "a token came again"
             assert (job.failures, job.crashes, job.suspect) == (claimed.failures, claimed.crashes, claimed.suspect)
+            assert claimed.attempt >= job.least_attempt, f"attempt {claimed.attempt} of {job} begins again"
+            job.least_attempt = claimed.attempt
             twins = [each for each in self.world.living() if each.claim.id == claimed.id and self._is_executing(each)]
             assert not twins, f"{job} began while another attempt of it executes"
             self.model.start(job, Run(worker, claimed.token), LEASE)
@@ -74,7 +76,7 @@ class Working(Base):
     def claim_all(self, queue, worker):
         """Free workers take all that there is: no job that may run stays."""
         got = idle = 0
-        while idle < 2 and got < 50:
+        while idle < 2 and got < 500:  # schedules may have caught up with a hundred runs
             some = 0
             for lane in (Lane.ALONE, Lane.SHARED):
                 some += self._claimed(queue, worker, self.world.claim(queue, worker, 10, lane, registry.digest()))
