@@ -26,7 +26,7 @@ class DjangoJobsConfig(AppConfig):
         from django_jobs.models.saved_filter import follow_users
 
         register_checks()
-        registry.add_resolver(remote.definition_of, remote.type_names)
+        registry.add_resolver(remote.definition_of, remote.type_names, last=True)
         discovery.discover()
         captures.follow_settings()
         follow_users()

@@ -18,8 +18,8 @@ from django_jobs.exceptions import InvalidJob, UnknownJob
 _lock = Lock()
 _by_name: dict[str, JobDefinition] = {}
 _aliases: dict[str, str] = {}
-_resolvers: list[Callable[[str], JobDefinition | None]] = []
-_further: list[Callable[[], frozenset[str]]] = []
+#: functions given to `add_resolver`, in the order in which they are asked.
+_resolvers: list[tuple[Callable[[str], JobDefinition | None], Callable[[], frozenset[str]]]] = []
 #: another object after each change of the names; set after the change, so that a digest made meanwhile is made again.
 _state = object()
 #: the state that it was made in, and the digest.
@@ -93,7 +93,7 @@ def find(name: str) -> JobDefinition | None:
     definition = _by_name.get(current_name(name))
     if definition is not None:
         return definition
-    return next((found for resolve in _resolvers if (found := resolve(name)) is not None), None)
+    return next((found for resolve, _ in _resolvers if (found := resolve(name)) is not None), None)
 
 
 def check_end_calls(definition: JobDefinition, controls: Controls) -> None:
@@ -133,17 +133,13 @@ def has(name: str) -> bool:
 
 
 def add_resolver(
-    resolve: Callable[[str], JobDefinition | None], names: Callable[[], frozenset[str]] | None = None
+    resolve: Callable[[str], JobDefinition | None], names: Callable[[], frozenset[str]], *, last: bool = False
 ) -> None:
-    """Ask `resolve` for names that no `@job` has: job types that are data (remote jobs).
-
-    `names` returns the names it knows now, unless they follow from the names of `@job`.  Call `changed` after they
-    have changed."""
-    if resolve not in _resolvers:
-        _resolvers.append(resolve)
-        if names is not None:
-            _further.append(names)
-            changed()
+    """Ask `resolve` for names that no `@job` has.  `names` returns those that it knows now: call `changed` after they
+    have changed.  `last`: after all others, because it reads the database, which may be away."""
+    if (resolve, names) not in _resolvers:
+        _resolvers.insert(len(_resolvers) if last else 0, (resolve, names))
+        changed()
 
 
 def digest() -> str:
@@ -154,7 +150,9 @@ def digest() -> str:
     state, made = _digest
     if state is not _state:
         state = _state
-        text = "\n".join([str(RECORD_FORMAT), *sorted({*_by_name, *_aliases}.union(*[names() for names in _further]))])
+        text = "\n".join(
+            [str(RECORD_FORMAT), *sorted({*_by_name, *_aliases}.union(*[names() for _, names in _resolvers]))]
+        )
         made = sha256(text.encode()).hexdigest()[:12]
         _digest = state, made
     return made
@@ -170,8 +168,8 @@ def limits(*, of_all: bool = False) -> str:
     settings, state, limited, made = _limits
     if state is not _state or settings is not get_settings():
         settings, state = get_settings(), _state
-        further = set[str]().union(*[names() for names in _further])
-        most = {name: each.max_concurrency or 0 for name in further if (each := find(name)) is not None}
+        further = ((name, resolve(name)) for resolve, names in _resolvers for name in names())
+        most = {name: each.max_concurrency or 0 for name, each in further if each is not None}
         most |= {name: each.max_concurrency or 0 for each in _by_name.values() for name in (each.name, *each.aliases)}
         made, limited = (
             "\n" + "".join(f"{name} {most[name]}\n" for name in sorted(some)) for some in (most, filter(most.get, most))

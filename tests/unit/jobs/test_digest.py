@@ -22,7 +22,7 @@ def definition(name: str) -> JobDefinition:
 def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[Known]:
     """The remote types that this process knows."""
     known = Known(lambda: 0.0)
-    monkeypatch.setattr(registry, "_further", [lambda: known.names])
+    monkeypatch.setattr(registry, "_resolvers", [(lambda name: None, lambda: known.names)])
     registry.changed()
     yield known
     registry.changed()
