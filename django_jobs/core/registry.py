@@ -168,7 +168,8 @@ def limits(*, of_all: bool = False) -> str:
     settings, state, limited, made = _limits
     if state is not _state or settings is not get_settings():
         settings, state = get_settings(), _state
-        further = ((name, resolve(name)) for resolve, names in _resolvers for name in names())
+        # To resolve a name may register it, after which the limits are made again: once, and not at each claim.
+        further = ((name, _by_name.get(name) or resolve(name)) for resolve, names in _resolvers for name in names())
         most = {name: each.max_concurrency or 0 for name, each in further if each is not None}
         most |= {name: each.max_concurrency or 0 for each in _by_name.values() for name in (each.name, *each.aliases)}
         made, limited = (

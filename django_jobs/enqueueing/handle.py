@@ -328,7 +328,7 @@ aget_job = async_twin(get_job)
 
 def _kept_job(id: str, queue: str | None = None) -> JobHandle | None:
     """Return a handle for a job that is still in the outbox; None if there is none.  Raises DatabaseError."""
-    row = _kept_row(id)
+    row = _kept_row(id, "data")
     if row is None or queue not in (None, row.queue):
         return None
     kept = outbox.Kept(row.token, get_settings().database)
@@ -349,11 +349,11 @@ def _kept_info(id: str) -> JobInfo | None:
     return None
 
 
-def _kept_row(id: str) -> Any:
+def _kept_row(id: str, *deferred: str) -> Any:
     settings = get_settings()
     if not settings.outbox:
         return None
-    return outbox.rows(settings.database).filter(kind=outbox.EntryKind.JOB, key=id).first()
+    return outbox.rows(settings.database).filter(kind=outbox.EntryKind.JOB, key=id).defer(*deferred).first()
 
 
 def _accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | None]) -> Found | None:

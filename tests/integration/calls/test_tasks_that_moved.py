@@ -135,3 +135,9 @@ def test_a_retry_may_move_a_task_to_a_queue_that_tasks_does_not_have(
     result.refresh()
     assert (result.status, result.return_value, len(result.errors)) == (TaskResultStatus.SUCCESSFUL, 4, 1)
     assert get_job(result.id).queue == "slow"
+
+
+def test_the_limits_of_tasks_are_made_once_and_not_at_each_claim() -> None:
+    registry.limits()  # may be the first to ask for a task of another backend
+    registry.limits()
+    assert registry.limits() is registry.limits()
