@@ -20,7 +20,7 @@ from django_jobs.workflows import engine
 from django_jobs.workflows.batch import Batch as OpenBatch
 from tests.survival.machine.asking import Asking
 from tests.survival.machine.base import WORKERS, fault, type_names, which
-from tests.survival.machine.model import IDS_ARE_OF_THE_NAMESPACE, Batch, Job, Type
+from tests.survival.machine.model import Batch, Job, Type
 from tests.survival.machine.world import QUEUES
 
 #: What callers use as ids.
@@ -48,8 +48,6 @@ class Machine(Asking):
     )
     def enqueue(self, type, n, queue, unique, policy, delay, expires, id, priority, fault):
         type, now = self.model.types[type], self.world.now
-        if id is not None and not IDS_ARE_OF_THE_NAMESPACE:
-            queue = "a" if id == "one" else "b"
         new = Job(
             "", queue or type.queue, type, n, mode=unique or "queued", is_promise=id is not None or type.once,
             key=self._key(type, n) if unique else None, due=now + delay if delay else 0,

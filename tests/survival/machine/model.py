@@ -11,10 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from django_jobs.core.values import FINISHED, WAITING, Added, State
 
-#: What is promised and not yet kept: each is checked when it is switched on.
-IDS_ARE_OF_THE_NAMESPACE = True
-LIMITS_FOLLOW_THE_CODE = True
-NAMES_FOLLOW_THE_CODE = False
 MAX_CRASHES = 3
 DAY = 86_400_000
 
@@ -161,7 +157,7 @@ class Model:
 
     def limit_of(self, job: Job) -> int:
         """Return how many jobs may run at once under the job's limit key, as the code says now."""
-        return self.types[job.type.name].limit if LIMITS_FOLLOW_THE_CODE and job.limit_key else job.type.limit
+        return self.types[job.type.name].limit
 
     def has_room(self, job: Job) -> bool:
         """May the job start beside those that execute?"""

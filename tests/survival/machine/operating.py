@@ -14,7 +14,7 @@ from django_jobs.exceptions import DuplicateJob, JobMoved
 from django_jobs.operations import actions
 from django_jobs.workflows import engine
 from tests.survival.machine.base import WORKERS, fault, queue_names, type_names, which
-from tests.survival.machine.model import LIMITS_FOLLOW_THE_CODE, NAMES_FOLLOW_THE_CODE, Job
+from tests.survival.machine.model import Job, Type
 from tests.survival.machine.working import Working
 from tests.survival.machine.world import HOUR, LEASE, QUEUES, TYPES, deploy
 
@@ -142,24 +142,38 @@ class Operating(Working):
     def deploy(self, type, queue, limit, renames):
         """New code: the type has another queue, another limit, or another name."""
         new = replace(self.model.types[type], queue=queue)
-        if LIMITS_FOLLOW_THE_CODE and new.limit:
+        if new.limit:
             new = replace(new, limit=limit)
-        if NAMES_FOLLOW_THE_CODE and renames:
+        if renames:
             new = replace(new, renamed=new.renamed + 1)
-        self.model.types[type] = new
-        self.world.tasks[type] = deploy(self.model.types[type])
-        for queue in QUEUES:  # the first maintenance process of the new code
+        self._deploy(type, new)
+        self._maintain_limits()
+
+    def _deploy(self, name: str, new: Type) -> None:
+        self.model.types[name] = new
+        self.world.tasks[name] = deploy(new)
+
+    def _maintain_limits(self) -> None:
+        """The first maintenance process of the new code begins."""
+        for queue in QUEUES:
             self.store.let_in(queue, registry.limits(of_all=True))
 
     @rule(name=limited, limits=st.lists(st.integers(1, 2), min_size=1, max_size=3))
     def deploy_limits(self, name, limits):
-        """New code with another limit only, a few times, each with jobs; then free workers take what it allows."""
-        queue = self.model.types[name].queue
+        """New code with another limit only, a few times, each with jobs; then free workers take what it allows, the
+        oldest first."""
+        queue, ids = self.model.types[name].queue, list[str]()
         for limit in limits:
-            self.deploy(name, queue, limit, False)
-            type = self.model.types[name]
+            self._deploy(name, type := replace(self.model.types[name], limit=limit))
             for _ in range(2):
-                self._enqueue(Job("", queue, type, is_promise=type.once), self._using(type, None), "skip", None, "")
+                self.pass_time(1)
+                new = Job("", queue, type, is_promise=type.once)
+                if self._enqueue(new, self._using(type, None), "skip", None, "") is Added.ADDED:
+                    ids.append(new.id)
+            self.take_all(queue, WORKERS[0])
+            begun = [self.model.jobs[id].run is not None for id in ids]
+            assert begun == sorted(begun, reverse=True), f"of {ids}, these have begun: {begun}"
+            self._maintain_limits()
         self.claim_all(queue, WORKERS[0])
 
     @rule(forgets=st.booleans())

@@ -16,7 +16,7 @@ from django_jobs.core.values import Killed, Lane, State
 from django_jobs.execution.settle import as_done, end, settle_others, settle_successes
 from tests.survival.machine import world as environment
 from tests.survival.machine.base import WORKERS, Base, fault, queue_names, which, workers
-from tests.survival.machine.model import LIMITS_FOLLOW_THE_CODE, Job, Run
+from tests.survival.machine.model import Job, Run
 from tests.survival.machine.world import LEASE, QUEUES, Attempt
 
 outcomes = st.sampled_from(["return", "raise", "retry", "snooze", "discard", "fail"])
@@ -69,20 +69,23 @@ class Working(Base):
             assert len(executing) <= most, f"{len(executing)} attempts execute in {queue!r}"
         for key, attempts in Counter(each.limit_key for each in executing if each.limit_key).items():
             # A lower limit ends no attempt: the model says which may begin.
-            most = 2 if LIMITS_FOLLOW_THE_CODE else 1
-            assert attempts <= most, f"{attempts} attempts execute under limit {key!r}"
+            assert attempts <= 2, f"{attempts} attempts execute under limit {key!r}"
 
     @rule(queue=queue_names, worker=workers)
     def claim_all(self, queue, worker):
         """Free workers take all that there is: no job that may run stays."""
+        self.take_all(queue, worker)
+        self._look()
+        assert not self.model.claimable(queue), "free workers were not given this"
+
+    def take_all(self, queue: str, worker: str) -> None:
+        """Claim until nothing is given any more."""
         got = idle = 0
         while idle < 2 and got < 500:  # schedules may have caught up with a hundred runs
             some = 0
             for lane in (Lane.ALONE, Lane.SHARED):
                 some += self._claimed(queue, worker, self.world.claim(queue, worker, 10, lane, registry.digest()))
             got, idle = got + some, 0 if some else idle + 1
-        self._look()
-        assert not self.model.claimable(queue), "free workers were not given this"
 
     @rule(which=which, how=outcomes, fault=fault)
     def run(self, which, how, fault):
