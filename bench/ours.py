@@ -113,15 +113,16 @@ def mixed(env: dict[str, str], seconds: float = 5) -> Numbers:
 
 def workflows(processes: int, env: dict[str, str], number: int = 2_000) -> Numbers:
     """Measure jobs per second from the start of the first to the record of the last end: plain jobs, chains of three,
-    and groups of a thousand with a callback; and the script calls that Redis gets for each job."""
+    and groups of a thousand with a callback; and the script calls that Redis gets for each job.  Then a chain of
+    20 that nothing else runs beside: script calls and ms for each step."""
     from bench.jobs import noop
 
     makes: dict[str, Callable[[], tuple[int, list[WorkflowHandle]]]] = {
         "plain": lambda: (len(noop.enqueue_many((i,) for i in range(10 * number))), []),
         "chains": lambda: (3 * number, [chain(*[noop.s(i)] * 3).enqueue() for i in range(number)]),
         "groups": lambda: (
-            number // 1000 * 1001,
-            [group(*[noop.s(i)] * 1000).then(noop.s(i)).enqueue() for i in range(number // 1000)],
+            number // 100 * 1001,
+            [group(*[noop.s(i)] * 1000).then(noop.s(i)).enqueue() for i in range(number // 100)],
         ),
     }
     client, numbers = redis.Redis.from_url(env["BENCH_STORE"]), Numbers()
@@ -142,6 +143,15 @@ def workflows(processes: int, env: dict[str, str], number: int = 2_000) -> Numbe
             numbers[f"{what}, calls/job"] = (_script_calls(client) - calls) / jobs
     for what in ("chains", "groups"):
         numbers[f"{what} of plain"] = numbers[f"{what}/s"] / numbers["plain/s"]
+    client.flushall()
+    with workers(our_workers(processes), env):
+        noop.enqueue(0).wait(30)
+        time.sleep(1)  # the first process runs jobs while the others still start
+        calls, began = _script_calls(client), time.perf_counter()
+        for _ in range(10):
+            chain(*[noop.s(0)] * 20).enqueue().wait(60)
+        numbers["a lone chain, ms/step"] = (time.perf_counter() - began) * 1000 / 200
+        numbers["a lone chain, calls/step"] = (_script_calls(client) - calls) / 200
     client.flushall()
     return numbers
 
