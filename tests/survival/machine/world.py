@@ -91,7 +91,7 @@ def deploy(type: Type) -> Any:
         registry.unregister(name)
     delivery = {"delivery": "at_most_once"} if type.once else {"max_attempts": type.max_attempts, "backoff": [0.4]}
     key = {"concurrency_key": "n"} if type.per_value else {}
-    called = {"name": names[-1], "aliases": names[-2::-1]}
+    called = {"name": names[-1], "aliases": names[:-1]}  # the first alias is its identity
     return job(**called, queue=type.queue, max_concurrency=type.limit, **delivery, **key)(FUNCTIONS[type.name])
 
 
