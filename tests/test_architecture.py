@@ -63,6 +63,7 @@ RANK = {room: rank for rank, line in enumerate(ROOMS.strip().splitlines()) for r
 #: `operations` offers what admin, API and commands read.
 CLIMBS = {
     ("enqueueing.sending", "execution.eager"),
+    ("workflows.batch", "execution.eager"),
     ("workflows.sending", "execution.eager"),
     ("operations", "operating"),
 }

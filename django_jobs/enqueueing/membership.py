@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from django_jobs.core.values import Added, State
 from django_jobs.enqueueing.request import EncodedJob, JoinableBatch
@@ -16,14 +17,17 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
 from django_jobs.stores.values.workflows import MOST_JOBS
 
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
+
 #: The batch that jobs join which are enqueued here; None = none.
 current: ContextVar[JoinableBatch | None] = ContextVar("django_jobs_batch", default=None)
 
 
-def join(queue: str, members: Sequence[EncodedJob]) -> None:
-    """Tell the batches of these jobs of them.  Raises BatchClosed or TooManySteps: then none of them may be sent."""
+def join(store: Store, queue: str, members: Sequence[EncodedJob]) -> None:
+    """Register these jobs with their batches.  Raises BatchClosed or TooManySteps: then none of them may be sent."""
     for batch, ids in _by_batch(members):
-        answer = get_store().join_batch(batch.id, queue, ids, batch.new_fields())
+        answer = store.join_batch(batch.id, queue, ids, batch.new_fields())
         if answer == "full":
             raise TooManySteps(f"Batch {batch.id} has {MOST_JOBS} jobs, and no batch may have more. Make another.")
         if answer:
@@ -35,7 +39,7 @@ def join(queue: str, members: Sequence[EncodedJob]) -> None:
 _WHY = {"gone": "does not exist (any more)", "done": "is done", "cancelled": "was cancelled"}
 
 
-def leave(queue: str, members: Sequence[EncodedJob], answers: Sequence[Added]) -> None:
+def leave(store: Store, queue: str, members: Sequence[EncodedJob], answers: Sequence[Added]) -> None:
     """Take back those that were not added: another job has their unique key, or the queue is full."""
     refused = [
         each
@@ -43,7 +47,7 @@ def leave(queue: str, members: Sequence[EncodedJob], answers: Sequence[Added]) -
         if each.request.batch is not None and answer not in (Added.ADDED, Added.EXISTS)
     ]
     for batch, ids in _by_batch(refused):
-        get_store().leave_batch(batch.id, queue, ids)
+        store.leave_batch(batch.id, queue, ids)
 
 
 def check_given_up(each: EncodedJob) -> None:

@@ -45,10 +45,6 @@ class JoinableBatch(Protocol):
         """Return its fields in the store, in case it is not there yet; {} if it must be."""
         ...
 
-    def ran(self, handle: JobHandle) -> None:
-        """A job of it ran where it was enqueued (EAGER)."""
-        ...
-
 
 @dataclass(slots=True)
 class NewJobRequest:

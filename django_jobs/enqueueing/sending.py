@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from django.utils.module_loading import import_string
 
@@ -19,6 +19,9 @@ from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import DuplicateJob, QueueFull, StoreError, StoreMisconfigured, StoreUnavailable
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 #: Shortest and longest pause between two tries at a full queue, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -94,7 +97,7 @@ def _ask_once(queue: QueueSettings, batch: list[EncodedJob], *, lost: int = 0) -
         if each.request.id is not None:
             each.handle.queue = homes.get(each.new.id, queue.name)
     here = [each for each in batch if each.handle.queue == queue.name]
-    found = iter(_enqueue(queue, here) if here else ())
+    found = iter(_enqueue(get_store(), queue, here) if here else ())
     answers = [next(found) if each.handle.queue == queue.name else _join_elsewhere(each) for each in batch]
     again = [i for i, answer in enumerate(answers) if answer is Added.MOVED and batch[i].request.id is not None]
     if again:
@@ -106,27 +109,27 @@ def _ask_once(queue: QueueSettings, batch: list[EncodedJob], *, lost: int = 0) -
 def _join_elsewhere(each: EncodedJob) -> Added:
     """Another queue has the job with this id.  It becomes a job of the batch, as if it were in this queue."""
     if each.request.batch is not None:
-        membership.join(each.handle.queue, [each])
+        membership.join(get_store(), each.handle.queue, [each])
     return Added.EXISTS
 
 
-def _enqueue(queue: QueueSettings, batch: list[EncodedJob]) -> list[Added]:
+def _enqueue(store: Store, queue: QueueSettings, batch: list[EncodedJob]) -> list[Added]:
     """Enqueue jobs whose ids no other queue has.  While a caller waits for room, its jobs belong to no batch: the check
     of the batch would find them missing, and their ids could not be used any more."""
     is_member = any(each.request.batch is not None for each in batch)
     if is_member:
-        membership.join(queue.name, batch)
+        membership.join(store, queue.name, batch)
     new = [each.new for each in batch]
     try:
         limit, fills = queue.max_length, queue.on_full == "fill"
-        answers = _told_of(batch, lambda: get_store().enqueue(queue.name, new, max_length=limit, fills=fills))
+        answers = _told_of(batch, lambda: store.enqueue(queue.name, new, max_length=limit, fills=fills))
     except StoreError as error:
         if is_member and not isinstance(error, StoreUnavailable):  # none is stored: the batch must not wait for them
             with suppress(StoreError):
-                membership.leave(queue.name, batch, [Added.FULL] * len(batch))
+                membership.leave(store, queue.name, batch, [Added.FULL] * len(batch))
         raise
     if is_member:
-        membership.leave(queue.name, batch, answers)
+        membership.leave(store, queue.name, batch, answers)
     return answers
 
 
@@ -140,20 +143,26 @@ def _told_of(batch: list[EncodedJob], call: Callable[[], Called]) -> Called:
 
 
 def run_eagerly(each: EncodedJob) -> None:
-    """Run the job here (EAGER)."""
-    _note(each, Added.ADDED)
+    """Run the job here (EAGER).  Raises DuplicateJob, BatchClosed and TooManySteps."""
+
+    def add(store: Store) -> bool:
+        queue = QueueSettings(each.handle.queue)
+        (answer,) = answers = _enqueue(store, queue, [each])
+        note_all(queue.name, [each], answers, store)
+        if answer is not Added.ADDED:
+            complain(queue, each, answer, 0)
+        return answer is Added.ADDED
+
     # Execution is a layer above enqueueing; only eager mode calls upwards, and only here.
-    import_string("django_jobs.execution.eager.run")(each.new, each.handle)
-    if each.request.batch is not None:
-        each.request.batch.ran(each.handle)
+    import_string("django_jobs.execution.eager.run")(each, add)
 
 
 # -- what its answer means -----------------------------------------------------------
 
 
-def note_all(queue: str, batch: list[EncodedJob], answers: list[Added]) -> None:
+def note_all(queue: str, batch: list[EncodedJob], answers: list[Added], store: Store | None = None) -> None:
     """Update the handles.  A duplicate's gets the id of the job that has the key, except after a commit: the caller has
-    had that id for long."""
+    had that id for long.  `store`: which has answered, if it is not the project's."""
     refused = {
         each.new.id: each.new.record
         for each, answer in zip(batch, answers, strict=True)
@@ -162,7 +171,7 @@ def note_all(queue: str, batch: list[EncodedJob], answers: list[Added]) -> None:
     holders: dict[str, str] = {}
     if refused:
         with suppress(StoreError):  # what became of the jobs is known
-            holders = get_store().key_holders(queue, refused)
+            holders = (store or get_store()).key_holders(queue, refused)
     for each, answer in zip(batch, answers, strict=True):
         each.handle.id = holders.get(each.new.id, each.handle.id)
         _note(each, answer)

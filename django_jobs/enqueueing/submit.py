@@ -70,7 +70,7 @@ def submit_many(
     try:
         try:
             for each in ready:
-                waits = each.request.is_kept or _waits_for_commit(each.request, settings)
+                waits = each.request.is_kept or waits_for_commit(each.request.on_commit, settings)
                 (waiting.append if waits else batcher.add)(each)
             batcher.send_rest()
         except Exception:
@@ -176,16 +176,18 @@ def enqueue_by_name(
 def _add(request: NewJobRequest) -> JobHandle:
     settings = get_settings()
     ready = _make_ready(request, settings)
-    if request.is_kept or _waits_for_commit(request, settings):
+    if request.is_kept or waits_for_commit(request.on_commit, settings):
         wait_for_commit([ready], settings)
     else:
         send_one(ready, settings)
     return ready.handle
 
 
-def _waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
-    """Return whether the caller is inside atomic() and the job should wait for the commit."""
-    wanted = settings.on_commit if request.on_commit is None else request.on_commit
+def waits_for_commit(on_commit: bool | None, settings: Settings) -> bool:
+    """Return whether the caller is inside atomic() and what is enqueued here should wait for the commit.
+
+    `on_commit`: what the call says; None: the setting counts."""
+    wanted = settings.on_commit if on_commit is None else on_commit
     if not wanted or not in_transaction(settings.database):
         return False
     return not (settings.eager and captures.never_commits(settings.database))

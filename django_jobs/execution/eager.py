@@ -1,14 +1,16 @@
-"""EAGER mode: a job runs at once in the process that enqueues it, in a temporary store of its own."""
+"""EAGER mode: what is enqueued runs at once in the process that enqueues it, in a temporary store."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from django_jobs.conf import get_settings
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.values import Claim, Lane, NewJob, State
-from django_jobs.enqueueing.handle import JobHandle
+from django_jobs.core.values import Claim, Lane, State
+from django_jobs.enqueueing import membership
+from django_jobs.enqueueing.request import EncodedJob
 from django_jobs.exceptions import Discard, Retry, Snooze
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import make_store
@@ -20,55 +22,87 @@ from django_jobs.workflows.packing import Start
 _LEASE_MS = 86_400_000
 
 
+class EagerRun:
+    """A temporary store for one job, one workflow, or one batch, and what runs in it.
+
+    Only one attempt of each job is made: a failed job stays in retry (or dead), one that asks to run again waits for
+    that, and so does what comes after it."""
+
+    def __init__(self) -> None:
+        self.store: Store = make_store(replace(get_settings(), store="memory"))
+        self._attempted = set[str]()
+
+    def run_all(self) -> None:
+        """Run what is in the store now, even if it is due later, and what follows from it.
+
+        Raises what a job raised, with EAGER_PROPAGATES."""
+        again = list[Claim]()
+        token = membership.current.set(None)  # a job is not in the `with batch:` around the call that enqueued it
+        try:
+            while claim := self._next():
+                if claim.id in self._attempted:
+                    again.append(claim)  # it asked to run again at once
+                    continue
+                self._attempted.add(claim.id)
+                _raise_if_wanted(Executor(close_connections=False).run(claim, self.store))
+        finally:
+            membership.current.reset(token)
+            for claim in again:
+                self.store.release(claim.queue, [claim])
+
+    def _next(self) -> Claim | None:
+        for queue in self.store.queues():
+            due = self._new(queue, State.SCHEDULED)
+            if due:
+                self.store.reschedule(queue, due, 1)
+            if not due and not self._new(queue, State.QUEUED):
+                continue
+            for lane in (Lane.SHARED, Lane.ALONE):
+                if claims := self.store.claim(queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims:
+                    return claims[0]
+        return None
+
+    def _new(self, queue: str, state: State) -> list[str]:
+        found, cursor = self.store.ids(queue, state)
+        while cursor:
+            more, cursor = self.store.ids(queue, state, cursor)
+            found += more
+        return [id for id in found if id not in self._attempted]
+
+
+#: Of the batches that are open here, by their ids.
+_of_batches: WeakValueDictionary[str, EagerRun] = WeakValueDictionary()
+
+
+def run_of_batch(id: str) -> EagerRun:
+    """Return where the jobs of a batch run.  The batch keeps it."""
+    return _of_batches.setdefault(id, _of_batches.get(id) or EagerRun())
+
+
 def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> Store:
-    """Run a workflow now, all of it, even if a step is due later.  Returns the temporary store that has it.
-
-    Only one attempt of each step is made: a failed job stays in retry (or dead), one that asks to run again waits for
-    that, and so do the steps after it."""
-    store = make_store(replace(get_settings(), store="memory"))
-    store.add_workflow(id, fields, check_in=_LEASE_MS)
-    engine.start_first(store, id, starts)
-    attempted, again = set[str](), list[Claim]()
-    while claim := _next(store, attempted):
-        if claim.id in attempted:
-            again.append(claim)  # it asked to run again at once
-            continue
-        attempted.add(claim.id)
-        _raise_if_wanted(Executor(close_connections=False).run(claim, store))
-    for claim in again:
-        store.release(claim.queue, [claim])
-    return store
+    """Run a workflow now.  Returns the temporary store that has it."""
+    here = EagerRun()
+    here.store.add_workflow(id, fields, check_in=_LEASE_MS)
+    engine.start_first(here.store, id, starts)
+    here.run_all()
+    return here.store
 
 
-def _next(store: Store, attempted: Collection[str]) -> Claim | None:
-    for queue in store.queues():
-        due = [id for id in store.ids(queue, State.SCHEDULED)[0] if id not in attempted]
-        if due:
-            store.reschedule(queue, due, 1)
-        for lane in (Lane.SHARED, Lane.ALONE):
-            if claims := store.claim(queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims:
-                return claims[0]
-    return None
-
-
-def run(new: NewJob, handle: JobHandle) -> None:
-    """Run one job now, even if it is due later.  `handle` then shows how it ended.
-
-    Only one attempt is made: a failed job stays in retry (or dead), with its error on the handle and in the log.
-    Raises that error with EAGER_PROPAGATES.
-    """
-    store = make_store(replace(get_settings(), store="memory"))
-    store.enqueue(handle.queue, [new._replace(run_at=0, run_in=None)])
-    lane = Lane.ALONE if new.controls.alone or new.controls.at_most_once else Lane.SHARED
-    attempts = [
-        Executor(close_connections=False).run(claim, store)
-        for claim in store.claim(handle.queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims
-    ]
-    if (info := store.find([handle.queue], handle.id)) is not None:
-        handle.show(info, final=True)
-    store.close()
-    for attempted in attempts:
-        _raise_if_wanted(attempted)
+def run(each: EncodedJob, add: Callable[[Store], bool]) -> None:
+    """Run one job now.  `add` puts it into a store, and says whether it did.  Its handle then shows how it ended."""
+    batch, handle = each.request.batch, each.handle
+    here = EagerRun() if batch is None else run_of_batch(batch.id)
+    try:
+        if not add(here.store):
+            return
+        try:
+            here.run_all()
+        finally:
+            if (info := here.store.find([handle.queue], handle.id)) is not None:
+                handle.show(info, final=True)
+    finally:
+        if batch is None:
+            here.store.close()
 
 
 def _raise_if_wanted(attempted: Attempted) -> None:

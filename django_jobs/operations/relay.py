@@ -29,6 +29,7 @@ from django_jobs.outbox import Entry, EntryKind, UnreadableRow, age, is_waited_f
 from django_jobs.outbox.entries import ROWS
 from django_jobs.outbox.entries import delete as delete_rows
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.stores import get_store
 from django_jobs.stores.values.sizes import in_batches
 from django_jobs.workflows import batch as batches
 from django_jobs.workflows import sending as workflows
@@ -199,7 +200,7 @@ class _Pass:
             elif is_waited_for(entry.key, self.settings.database):
                 return
             else:
-                batches.close(entry.key, entry.fields)
+                batches.close(get_store(), entry.key, entry.fields)
         except _OF_THE_STORE as found:
             self.away[servers] = found
             return
@@ -245,9 +246,6 @@ class _KeptBatch:
 
     def new_fields(self) -> Any:
         return self._fields
-
-    def ran(self, handle: JobHandle) -> None:
-        """Nothing: jobs that run where they are enqueued are not kept."""
 
 
 def _ready(entry: Entry) -> EncodedJob:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import Token
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
+from django.utils.module_loading import import_string
 
 from django_jobs import outbox
 from django_jobs.conf import get_settings
 from django_jobs.core.context import current_job
-from django_jobs.core.values import State
 from django_jobs.enqueueing import commits, membership, submit
 from django_jobs.enqueueing import request as new_job
-from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.request import JoinableBatch
 from django_jobs.enqueueing.signature import Signature
 from django_jobs.exceptions import BatchClosed, InvalidWorkflow
@@ -24,6 +23,9 @@ from django_jobs.stores import get_store
 from django_jobs.workflows import engine
 from django_jobs.workflows.encoding import fields_of_batch
 from django_jobs.workflows.handle import WorkflowHandle
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 
 class OpenBatch:
@@ -34,6 +36,8 @@ class OpenBatch:
     def __init__(self, id: str) -> None:
         self.id = id
         self._tokens: list[Token[JoinableBatch | None]] = []
+        #: EAGER: where its jobs run.
+        self._eager: Any = None
 
     def __repr__(self) -> str:
         return f"<batch {self.id}>"
@@ -41,8 +45,14 @@ class OpenBatch:
     def __enter__(self) -> OpenBatch:
         if membership.current.get() is not None:
             raise InvalidWorkflow(f"{self!r} is opened inside another `with batch:`. A job belongs to one batch only.")
+        self._prepare()
         self._tokens.append(membership.current.set(self))
         return self
+
+    def _prepare(self) -> None:
+        if get_settings().eager:
+            # Execution is a layer above; only eager mode calls upwards, and only here.
+            self._eager = import_string("django_jobs.execution.eager.run_of_batch")(self.id)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         membership.current.reset(self._tokens.pop())
@@ -51,13 +61,10 @@ class OpenBatch:
         """Return {}: it must be in the store."""
         return {}
 
-    def ran(self, handle: JobHandle) -> None:
-        """Ignore it: where jobs run at once, the batch that was opened first knows all of them."""
-
     @property
     def handle(self) -> WorkflowHandle:
         """A handle to look at the batch, wait for it, cancel it, and retry its dead jobs."""
-        return WorkflowHandle(self.id)
+        return WorkflowHandle(self.id, store=None if self._eager is None else self._eager.store)
 
 
 class Batch(OpenBatch):
@@ -94,16 +101,17 @@ class Batch(OpenBatch):
                 raise InvalidWorkflow(f"Batch({name!r}): {what}={signature!r} names a result; a batch passes none on.")
             self.callbacks.append((what, signature))
         self._fields: Mapping[str, bytes | int] | None = None
-        #: EAGER: the jobs that have run.
-        self._ran: list[JobHandle] = []
 
     def __repr__(self) -> str:
         return f"<Batch {self.name!r} {self.id}>"
 
     def __enter__(self) -> Batch:
-        self.new_fields()  # errors in callbacks come before the first job
         super().__enter__()
         return self
+
+    def _prepare(self) -> None:
+        self.new_fields()  # errors in callbacks come before the first job
+        super()._prepare()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         super().__exit__(kind, error, tb)
@@ -116,43 +124,28 @@ class Batch(OpenBatch):
             self._fields = fields_of_batch(self.id, self.name, self.callbacks)
         return self._fields
 
-    def ran(self, handle: JobHandle) -> None:
-        """A job of it ran where it was enqueued (EAGER)."""
-        self._ran.append(handle)
-
     def _close(self) -> None:
-        settings = get_settings()
-        if settings.eager:
-            self._call_back()
-            return
-        entry = None
+        settings, entry = get_settings(), None
         if submit.is_kept(None, settings) or (settings.outbox and outbox.is_waited_for(self.id, settings.database)):
             now = new_job.now_ms()
             of_batch = (self.id, self.new_fields(), now)
             place = (outbox.EntryKind.CLOSE, self.id, self.name, "", None)
             entry = outbox.Entry(*place, *of_batch, token=new_job.new_id(now))
-        if entry is not None or (settings.on_commit and submit.in_transaction(settings.database)):
+        if entry is not None or submit.waits_for_commit(None, settings):
             what = f"the end of batch {self.name!r} ({self.id})"
-            commits.after_commit(lambda: close(self.id, self.new_fields()), what, settings, entry)
+            commits.after_commit(self._close_now, what, settings, entry)
         else:
-            close(self.id, self.new_fields())
+            self._close_now()
 
-    def _call_back(self) -> None:
-        """EAGER: enqueue, and so run, the callbacks that are due."""
-        states = [handle.state for handle in self._ran]
-        due = {
-            "on_dead": State.DEAD in states,
-            "on_complete": True,
-            "on_success": all(state == State.SUCCEEDED for state in states),
-        }
-        for what, signature in self.callbacks:
-            if due[what]:
-                request = signature.new_request()
-                request.on_commit = False
-                submit.submit(request)
+    def _close_now(self) -> None:
+        if self._eager is None:
+            close(get_store(), self.id, self.new_fields())
+        else:
+            close(self._eager.store, self.id, self.new_fields())
+            self._eager.run_all()
 
     async def __aenter__(self) -> Batch:
-        await sync_to_async(self.new_fields)()
+        await sync_to_async(self._prepare)()
         OpenBatch.__enter__(self)
         return self
 
@@ -164,9 +157,8 @@ class Batch(OpenBatch):
             await sync_to_async(self._close)()
 
 
-def close(id: str, fields: Mapping[str, bytes | int]) -> None:
+def close(store: Store, id: str, fields: Mapping[str, bytes | int]) -> None:
     """End a batch: it gets no more jobs from outside.  Raises BatchClosed and StoreError."""
-    store = get_store()
     answer = store.join_batch(id, "", [], fields)  # it may have no job at all
     if answer == "done":
         return

@@ -33,7 +33,7 @@ class WorkflowHandle:
 
     def __init__(self, id: str, name: str = "", *, store: Store | None = None) -> None:
         self.id, self.name = id, name
-        #: of its own, if it ran where it was enqueued (EAGER).
+        #: of its own, if it runs where it was enqueued (EAGER).
         self._store = store
         self._waits = self._is_dropped = False
         #: its row in the outbox, and the queue and id of each job that it begins with.
@@ -59,9 +59,9 @@ class WorkflowHandle:
             self._is_dropped, self._waits = False, True
         return self._is_dropped
 
-    def sent(self) -> None:
-        """It is in the store."""
-        self._waits = False
+    def sent(self, store: Store | None = None) -> None:
+        """It is in the project's store, or in one of its own (EAGER)."""
+        self._waits, self._store = False, store
 
     @property
     def store(self) -> Store:

@@ -36,17 +36,12 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
         raise InvalidArguments(f"on_commit={on_commit!r}: use True, False, or None for the setting ON_COMMIT.")
     id = f"w{new_job.new_id(new_job.now_ms())}"
     fields, starts = fields_of(id, name, plan)
-    if settings.eager:
-        # Execution is a layer above; only eager mode calls upwards, and only here.
-        store = import_string("django_jobs.execution.eager.run_workflow")(id, fields, starts)
-        return WorkflowHandle(id, name, store=store)
     handle = WorkflowHandle(id, name)
-    waits = settings.on_commit if on_commit is None else on_commit
     entry = None
     if submit.is_kept(on_commit, settings):
         now = new_job.now_ms()
         entry = outbox.Entry(outbox.EntryKind.WORKFLOW, id, name, fields=fields, at=now, token=new_job.new_id(now))
-    if entry is not None or (waits and submit.in_transaction(settings.database)):
+    if entry is not None or submit.waits_for_commit(on_commit, settings):
         kept = None if entry is None else outbox.Kept(entry.token, settings.database)
         handle.deferred(kept, [(start.queue, start.new.id) for start in starts])
         commits.after_commit(lambda: _send_now(handle, fields, starts), f"workflow {name!r} ({id})", settings, entry)
@@ -57,6 +52,11 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
 
 def _send_now(handle: WorkflowHandle, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> None:
     if handle.is_dropped(at_commit=True):
+        return
+    if get_settings().eager:
+        # Execution is a layer above; only eager mode calls upwards, and only here.
+        run = import_string("django_jobs.execution.eager.run_workflow")
+        handle.sent(run(handle.id, fields, starts))
         return
     _check_room(starts)
     _add(handle.id, fields)
