@@ -60,7 +60,7 @@ async def asubmit(request: NewJobRequest) -> JobHandle:
         try:
             raise error
         finally:
-            del error  # its traceback refers to this frame
+            del error, answer  # its traceback refers to this frame
     return ready.handle
 
 

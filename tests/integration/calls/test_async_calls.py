@@ -27,7 +27,7 @@ from django_jobs.signals import job_enqueued
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from tests.integration.enqueueing import stored
-from tests.integration.sample_jobs import ran, receipt, strict, unique
+from tests.integration.sample_jobs import receipt, strict, unique
 from tests.integration.workers import WorkerSite, site
 from tests.support.pools import ROOT
 
@@ -44,6 +44,12 @@ SETTINGS: dict[str, Any] = {
 @job(name="async_calls.keyed", max_concurrency=2, concurrency_key=lambda user: User.objects.get(username=user).pk)
 def keyed(user: str) -> None:
     """Its limit needs the database where it is enqueued."""
+
+
+@job(name="async_calls.where")
+def where() -> None:
+    """Note the thread on which it runs."""
+    _threads.append(threading.get_ident())
 
 
 @pytest.fixture(autouse=True)
@@ -289,11 +295,15 @@ class TestSyncCodeHasASay:
         _threads.clear()
         assert [asyncio.run(calls())] * 2 == threads + _threads
 
-    def test_eager_jobs_run_where_the_call_is_made(self, with_settings: Callable[..., None]) -> None:
+    def test_eager_jobs_run_on_the_thread_for_sync_code(self, with_settings: Callable[..., None]) -> None:
         with_settings(EAGER=True)
-        ran.clear()
-        assert asyncio.run(receipt.aenqueue(7)).state == "succeeded"
-        assert ran == [("receipt", (7, False))]
+
+        async def calls() -> int:
+            assert (await where.aenqueue()).state == "succeeded"
+            return await sync_to_async(threading.get_ident)()
+
+        _threads.clear()
+        assert [asyncio.run(calls())] == _threads
 
     def test_an_open_batch_has_the_job(self, store: Store) -> None:
         with Batch() as batch:
@@ -387,7 +397,7 @@ async def _awaited(call: Coroutine[Any, Any, None]) -> None:
     await call
 
 
-#: The threads on which `noting` ran.
+#: The threads on which `noting` and `where` ran.
 _threads: list[int] = []
 
 
