@@ -21,11 +21,14 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils.functional import SimpleLazyObject, lazystr
 
-from django_jobs import Batch, DuplicateJob, InvalidArguments, JobHandle, QueueFull, aenqueue, job
+from django_jobs import Batch, BatchClosed, DuplicateJob, InvalidArguments, JobHandle, QueueFull, aenqueue, job
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
 from django_jobs.exceptions import StoreFull, StoreUnavailable
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from django_jobs.workflows.batch import OpenBatch
 from tests.integration.enqueueing import stored
 from tests.integration.sample_jobs import receipt, strict, unique
 from tests.integration.workers import WorkerSite, site
@@ -41,15 +44,21 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@job(name="async_calls.keyed", max_concurrency=2, concurrency_key=lambda user: User.objects.get(username=user).pk)
-def keyed(user: str) -> None:
-    """Its limit needs the database where it is enqueued."""
+def noted(*_: Any) -> int:
+    """Note the thread on which this is called."""
+    _threads.append(threading.get_ident())
+    return 1
+
+
+@job(name="async_calls.keyed", max_concurrency=2, concurrency_key=noted)
+def keyed(number: int) -> None:
+    """Its limit may need the database where it is enqueued."""
 
 
 @job(name="async_calls.where")
 def where() -> None:
     """Note the thread on which it runs."""
-    _threads.append(threading.get_ident())
+    noted()
 
 
 @pytest.fixture(autouse=True)
@@ -277,23 +286,44 @@ class TestSyncCodeHasASay:
     def test_receivers_and_middleware_run_on_the_thread_for_sync_code(
         self, store: Store, with_settings: Callable[..., None]
     ) -> None:
-        threads: list[int] = []
-
-        def note(**_: Any) -> None:
-            threads.append(threading.get_ident())
+        def receiver(**_: Any) -> None:
+            noted()
 
         async def calls() -> int:
-            job_enqueued.connect(note)
+            job_enqueued.connect(receiver)
             try:
                 await receipt.aenqueue(7)
             finally:
-                job_enqueued.disconnect(note)
+                job_enqueued.disconnect(receiver)
             with_settings(ENQUEUE_MIDDLEWARE=[f"{__name__}.noting"])
             await receipt.aenqueue(7)
             return await sync_to_async(threading.get_ident)()
 
         _threads.clear()
-        assert [asyncio.run(calls())] * 2 == threads + _threads
+        assert [asyncio.run(calls())] * 2 == _threads
+
+    def test_functions_that_make_keys_and_find_types_run_there_too(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, empty_registry: None
+    ) -> None:
+        followed = job(name="async_calls.followed", on_end="async_calls.elsewhere")(where.func)
+
+        def resolve(name: str) -> JobDefinition | None:
+            noted()
+            return receipt if name == "async_calls.elsewhere" else None
+
+        async def calls() -> int:
+            await keyed.aenqueue(7)
+            await followed.aenqueue()
+            await unique.using(on_dead="async_calls.elsewhere").aenqueue(7)
+            await aenqueue("async_calls.elsewhere", 7)
+            return await sync_to_async(threading.get_ident)()
+
+        monkeypatch.setattr(registry, "_resolvers", [])
+        registry.add_resolver(resolve, frozenset)
+        _threads.clear()
+        thread = asyncio.run(calls())
+        assert set(_threads) == {thread}
+        assert len(_threads) >= 4
 
     def test_eager_jobs_run_on_the_thread_for_sync_code(self, with_settings: Callable[..., None]) -> None:
         with_settings(EAGER=True)
@@ -310,13 +340,21 @@ class TestSyncCodeHasASay:
             asyncio.run(receipt.aenqueue(7))
         assert batch.handle.counts["live"] == 1
 
+    def test_a_batch_that_is_closed_refuses_each_call_by_itself(self, store: Store) -> None:
+        with Batch() as batch:
+            receipt.enqueue(7)
+        batch.handle.cancel()
+        with OpenBatch(batch.id):
+            errors = all_of([receipt.aenqueue(number) for number in range(3)])
+        assert [type(each) for each in errors] == [BatchClosed] * 3
+        assert len({id(each) for each in errors}) == 3
+
     @pytest.mark.django_db(transaction=True)
-    def test_an_argument_or_a_limit_may_need_the_database(self, store: Store) -> None:
-        user = User.objects.create(username="ada")
+    def test_an_argument_may_need_the_database(self, store: Store) -> None:
+        User.objects.create(username="ada")
         lazy = SimpleLazyObject(lambda: User.objects.get(username="ada"))
-        handle, limited = async_to_sync(receipt.aenqueue)(lazy), async_to_sync(keyed.aenqueue)("ada")  # type: ignore[arg-type]
+        handle = async_to_sync(receipt.aenqueue)(lazy)  # type: ignore[arg-type]
         assert b'"$model"' in stored(handle).args
-        assert stored(limited).controls.limit_key == f"async_calls.keyed:{user.pk}"
 
     def test_context_variables_are_those_of_the_caller(self, store: Store) -> None:
         tenant: ContextVar[str] = ContextVar("tenant")
@@ -397,7 +435,7 @@ async def _awaited(call: Coroutine[Any, Any, None]) -> None:
     await call
 
 
-#: The threads on which `noting` and `where` ran.
+#: The threads on which `noted` was called.
 _threads: list[int] = []
 
 
@@ -405,7 +443,7 @@ def noting(get_next: Callable[[Any], JobHandle]) -> Callable[[Any], JobHandle]:
     """Enqueue middleware."""
 
     def middleware(new_job: Any) -> JobHandle:
-        _threads.append(threading.get_ident())
+        noted()
         return get_next(new_job)
 
     return middleware
