@@ -21,6 +21,8 @@ from bench.table import median
 
 PAYLOAD = b"x" * 100
 THREADS = 8
+#: Tasks that enqueue at the same time on one event loop.
+TASKS = 50
 
 
 def rates(env: dict[str, str], number: int = 4_000) -> Numbers:
@@ -45,6 +47,7 @@ def rates(env: dict[str, str], number: int = 4_000) -> Numbers:
             _awaited(sync_to_async(lambda i: None), number)
         ),
         "aenqueue": lambda: asyncio.run(_awaited(noop.aenqueue, number)),
+        f"aenqueue, {TASKS} at the same time": lambda: asyncio.run(_in_tasks(noop.aenqueue, 5 * number)),
         "enqueue_many, a list": lambda: _at_once(lambda calls: noop.enqueue_many(list(calls)), 10 * number),
         "enqueue_many, an iterator": lambda: _at_once(noop.enqueue_many, 10 * number),
     }
@@ -86,6 +89,19 @@ async def _awaited(call: Callable[[int], Awaitable[object]], number: int) -> flo
     for i in range(number):
         await call(i)
     return number / (time.perf_counter() - started)
+
+
+async def _in_tasks(call: Callable[[int], Awaitable[object]], number: int) -> float:
+    each = number // TASKS
+
+    async def body(first: int) -> None:
+        for i in range(first, first + each):
+            await call(i)
+
+    await call(-1)
+    started = time.perf_counter()
+    await asyncio.gather(*(body(n * each) for n in range(TASKS)))
+    return TASKS * each / (time.perf_counter() - started)
 
 
 async def _async_set(url: str, number: int) -> float:

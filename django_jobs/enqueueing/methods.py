@@ -11,6 +11,7 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options.checks import merged
 from django_jobs.core.options.declared import CHANGEABLE, OPTIONS, SHARED, check_limits, check_options
+from django_jobs.enqueueing.async_submit import asubmit
 from django_jobs.enqueueing.call_options import CALL_OPTIONS, check_id, check_patience, delay_ms, moment
 from django_jobs.enqueueing.handle import DUPLICATE, FULL, JobHandle, V
 from django_jobs.enqueueing.keywords import UsingKeywords
@@ -39,19 +40,25 @@ class Calls(Generic[P, V]):
         """Enqueue, to run as soon as a worker is free."""
         return submit(self._request(args, kwargs))
 
-    aenqueue = async_twin(enqueue)
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
+        """Async twin of `enqueue`."""
+        return await asubmit(self._request(args, kwargs))
 
     def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run in `delay` seconds (or a timedelta) from now, by the store's clock."""
         return submit(self._request(args, kwargs, run_in=delay_ms(delay)))
 
-    aenqueue_in = async_twin(enqueue_in)
+    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
+        """Async twin of `enqueue_in`."""
+        return await asubmit(self._request(args, kwargs, run_in=delay_ms(delay)))
 
     def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run at `when`: an aware datetime; one in the past means now."""
         return submit(self._request(args, kwargs, run_at=moment(when, "when")))
 
-    aenqueue_at = async_twin(enqueue_at)
+    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
+        """Async twin of `enqueue_at`."""
+        return await asubmit(self._request(args, kwargs, run_at=moment(when, "when")))
 
     def try_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue, or return None at once if the queue is full.
@@ -206,7 +213,14 @@ def enqueue(name: str, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
     return Using[Any, Any](registry.get(name), {}).enqueue(*args, **kwargs)
 
 
-aenqueue = async_twin(enqueue)
+async def aenqueue(name: str, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
+    """Async twin of `enqueue`."""
+    # Other names than those of `@job` may be looked up in the database.
+    definition = registry.get(name) if registry.has(name) else await _find_in_thread(name)
+    return await Using[Any, Any](definition, {}).aenqueue(*args, **kwargs)
+
+
+_find_in_thread = async_twin(registry.get)
 
 
 def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[str, Any]:

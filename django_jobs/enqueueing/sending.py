@@ -40,7 +40,7 @@ def send_one(ready: EncodedJob, settings: Settings) -> None:
     if answer is not Added.ADDED:
         complain(queue, ready, answer, 0)
     if answer is Added.EXISTS:
-        _show_first(ready.handle)
+        show_first(ready.handle)
 
 
 # -- the call to the store -----------------------------------------------------------
@@ -192,7 +192,7 @@ def _note(each: EncodedJob, answer: Added) -> None:
         each.handle.state = DUPLICATE
 
 
-def _show_first(handle: JobHandle) -> None:
+def show_first(handle: JobHandle) -> None:
     """Give the caller a handle for the first job with that id, which may have ended and left long ago."""
     store = get_store()
     if (info := store.find([handle.queue], handle.id)) is not None:

@@ -175,7 +175,7 @@ def enqueue_by_name(
 
 def _add(request: NewJobRequest) -> JobHandle:
     settings = get_settings()
-    ready = _make_ready(request, settings)
+    ready = make_ready(request, settings)
     if request.is_kept or waits_for_commit(request.on_commit, settings):
         wait_for_commit([ready], settings)
     else:
@@ -227,13 +227,14 @@ def _through_all(settings: Settings, ready: list[EncodedJob]) -> GetHandle:
     """Return the function that leads a request through the middleware, and adds what comes out to `ready`."""
 
     def collect(request: NewJobRequest) -> JobHandle:
-        ready.append(_make_ready(request, settings))
+        ready.append(make_ready(request, settings))
         return ready[-1].handle
 
     return through_middleware(settings.enqueue_middleware, collect)
 
 
-def _make_ready(request: NewJobRequest, settings: Settings) -> EncodedJob:
+def make_ready(request: NewJobRequest, settings: Settings) -> EncodedJob:
+    """Return the encoded job and its handle.  Raises every error of the request."""
     if request.definition.is_late:
         warn_of_late(request.definition, settings)
     if (batch := membership.current.get()) is not None:

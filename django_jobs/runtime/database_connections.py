@@ -7,6 +7,7 @@ import select
 import threading
 from time import monotonic
 from typing import Any
+from weakref import WeakValueDictionary
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -21,13 +22,27 @@ _LEFT_OPEN = "%s left a transaction open on database %r. It was rolled back, and
 _GIVEN_UP = "The connection to database %r cannot be closed and is no longer used"
 
 _thread = threading.local()
+#: The connections of all threads that were opened, by `id`.  There is no lock, which a fork could leave taken: one
+#: operation of a dict adds a connection, and one copies them.
+_opened: WeakValueDictionary[int, BaseDatabaseWrapper] = WeakValueDictionary()
 
 
-def _remember(**_: Any) -> None:
+def _remember(connection: BaseDatabaseWrapper, **_: Any) -> None:
     _thread.opened = True
+    _opened[id(connection)] = connection
 
 
 connection_created.connect(_remember, dispatch_uid="django_jobs.runtime.database_connections")
+for _connection in connections.all(initialized_only=True):  # a view may be the first to import a module with jobs
+    _opened[id(_connection)] = _connection
+
+
+def in_transaction_anywhere(alias: str) -> bool:
+    """Return whether any thread of this process is inside atomic() on this database."""
+    return any(
+        (connection := each()) is not None and connection.in_atomic_block and connection.alias == alias
+        for each in _opened.valuerefs()
+    )
 
 
 def before_job() -> None:

@@ -29,6 +29,12 @@ def get_store() -> Store:
     return store if store is not None else _make_current()
 
 
+def is_made() -> bool:
+    """Return whether the store of this process is there: `get_store` then returns at once.  The stores of a test run
+    never are, because the next test has another."""
+    return _current is not None
+
+
 def _make_current() -> Store:
     global _current
     settings, kind = get_settings(), store_in_use()
