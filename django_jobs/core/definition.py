@@ -122,6 +122,10 @@ class JobDefinition(OptionAttributes):
         if kwargs or self._limits is None or not self._limits[0] <= len(args) <= self._limits[1]:
             self.bind(args, kwargs)
 
+    def as_sent(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments as the function gets them if a call passes these."""
+        return list(args), dict(kwargs)
+
     def hide(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with HIDDEN in place of the sensitive ones, to show them to people."""
         if not (sensitive := self.sensitive):

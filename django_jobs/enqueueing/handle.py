@@ -23,6 +23,7 @@ from django_jobs.core import registry
 from django_jobs.core.context import current_job
 from django_jobs.core.definition import stores_result
 from django_jobs.core.values import FINISHED, Added, Attempt, JobInfo, State
+from django_jobs.enqueueing.ran_here import ran_here
 from django_jobs.exceptions import (
     CorruptRecord,
     JobFailed,
@@ -40,6 +41,8 @@ from django_jobs.stores.values.answers import End
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from django_jobs.stores.redis import Store
 
     #: What the function of the job returns; a handle from `get_job` does not know it.
     V = TypeVar("V", default=Any)
@@ -93,7 +96,7 @@ class JobHandle(Generic[V]):
         """Read the job from the store again, and return this handle.
 
         Raises JobNotFound if it is not there (any more).  A handle that is deferred, duplicate or full does not change;
-        nor does the handle of a job that ran where it was enqueued (EAGER) or was cancelled before its commit.
+        nor does the handle of a job that ran alone where it was enqueued (EAGER) or was cancelled before its commit.
         """
         if self._is_final or self.state in (DUPLICATE, FULL) or self.is_leaving():
             return self
@@ -112,7 +115,12 @@ class JobHandle(Generic[V]):
             info = _known(self.id)
         if info is None:
             raise _not_found(self.id)
-        self.show(info)
+        self.show(info, final=ran_here().is_over(self.id))
+
+    @property
+    def store(self) -> Store:
+        """The store that has the job."""
+        return ran_here().store_of(self.id) or get_store()
 
     def show(self, info: JobInfo, *, final: bool = False) -> None:
         """Take over a JobInfo that was read elsewhere; `final`: it can never change again."""
@@ -199,7 +207,7 @@ class JobHandle(Generic[V]):
         if self._look():
             return None
         _left(self, deadline, timeout)
-        return get_store().end_of(self.queue, self.id)
+        return self.store.end_of(self.queue, self.id)
 
     def _hear(self, info: JobInfo | None) -> bool:
         """Do the same as `_look`, with a JobInfo that was delivered."""
@@ -247,16 +255,16 @@ class JobHandle(Generic[V]):
     acancel = async_twin(cancel)
 
     def _cancel_stored(self, *, terminate: bool = False) -> None:
-        answers = get_store().cancel(self.queue, [self.id])
+        answers = self.store.cancel(self.queue, [self.id])
         if not answers:
             with suppress(JobNotFound):
                 self._see(None)
-                answers = get_store().cancel(self.queue, [self.id])
+                answers = self.store.cancel(self.queue, [self.id])
         if self.id in answers:
             self.state, self._info = answers[self.id], None
         if terminate and self.state == State.RUNNING:
             # Its attempt may have failed meanwhile: a job that waits for a retry is cancelled as well.
-            ended = get_store().kill(self.queue, [self.id], TERMINATED, State.CANCELLED)
+            ended = self.store.kill(self.queue, [self.id], TERMINATED, State.CANCELLED)
             self.state = State.CANCELLED if ended else self.state
 
     def is_leaving(self, *, at_commit: bool = False) -> bool:
@@ -314,7 +322,7 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
         if info is None:
             return None
         handle = JobHandle(info.id, name_of(info.record), info.queue)
-        handle.show(info)
+        handle.show(info, final=ran_here().is_over(info.id))
         return handle
 
     handle = _accepted(stored_job, lambda: _kept_job(id, queue))
@@ -371,6 +379,8 @@ def _accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | Non
 
 def find(id: str) -> JobInfo | None:
     """Return the job with that id, in whatever queue it is; None if there is none."""
+    if (info := ran_here().find(id)) is not None:
+        return info
     store, configured = get_store(), list(get_settings().queues)
     # Others: those that patterns cover, and those that were removed from the settings before their last job left.
     return store.find(configured, id) or store.find([q for q in store.queues() if q not in configured], id)
@@ -386,6 +396,8 @@ def _known(id: str) -> JobInfo | None:
 
 
 def _known_in(queue: str, id: str) -> JobInfo | None:
+    if (info := ran_here().find(id)) is not None:
+        return info
     return get_store().find([queue], id) or _left_behind(queue, id)
 
 

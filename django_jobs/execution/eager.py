@@ -10,6 +10,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.values import Claim, Lane, State
 from django_jobs.enqueueing import membership
+from django_jobs.enqueueing.ran_here import ran_here
 from django_jobs.enqueueing.request import EncodedJob
 from django_jobs.exceptions import Discard, Retry, Snooze
 from django_jobs.execution.executor import Executor
@@ -30,7 +31,12 @@ class EagerRun:
 
     def __init__(self) -> None:
         self.store: Store = make_store(replace(get_settings(), store="memory"))
-        self._attempted = set[str]()
+        self._ids, self._attempted = set[str](), set[str]()
+
+    def note(self, id: str) -> None:
+        """The job with this id is here."""
+        self._ids.add(id)
+        ran_here().begin(id, self.store)
 
     def run_all(self) -> None:
         """Run what is in the store now, even if it is due later, and what follows from it.
@@ -44,11 +50,20 @@ class EagerRun:
                     again.append(claim)  # it asked to run again at once
                     continue
                 self._attempted.add(claim.id)
+                self.note(claim.id)
                 _raise_if_wanted(Executor(close_connections=False).run(claim, self.store))
         finally:
             membership.current.reset(token)
             for claim in again:
                 self.store.release(claim.queue, [claim])
+
+    def close(self) -> None:
+        """Delete the store.  What became of its jobs is still known."""
+        queues = self.store.queues()
+        for id in self._ids:
+            if (info := self.store.find(queues, id)) is not None:
+                ran_here().end(info)
+        self.store.close()
 
     def _next(self) -> Claim | None:
         for queue in self.store.queues():
@@ -76,12 +91,16 @@ _of_batches: WeakValueDictionary[str, EagerRun] = WeakValueDictionary()
 
 def run_of_batch(id: str) -> EagerRun:
     """Return where the jobs of a batch run.  The batch keeps it."""
-    return _of_batches.setdefault(id, _of_batches.get(id) or EagerRun())
+    if (here := _of_batches.get(id)) is None:
+        here = _of_batches[id] = EagerRun()
+        ran_here().keep(id, here.store)
+    return here
 
 
 def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> Store:
     """Run a workflow now.  Returns the temporary store that has it."""
     here = EagerRun()
+    ran_here().keep(id, here.store)
     here.store.add_workflow(id, fields, check_in=_LEASE_MS)
     engine.start_first(here.store, id, starts)
     here.run_all()
@@ -89,20 +108,21 @@ def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[St
 
 
 def run(each: EncodedJob, add: Callable[[Store], bool]) -> None:
-    """Run one job now.  `add` puts it into a store, and says whether it did.  Its handle then shows how it ended."""
+    """Run one job now.  `add` puts it into a store, and says whether it did.  Its handle then shows how it stands."""
     batch, handle = each.request.batch, each.handle
     here = EagerRun() if batch is None else run_of_batch(batch.id)
     try:
         if not add(here.store):
             return
+        here.note(handle.id)
         try:
             here.run_all()
         finally:
             if (info := here.store.find([handle.queue], handle.id)) is not None:
-                handle.show(info, final=True)
+                handle.show(info, final=batch is None)
     finally:
         if batch is None:
-            here.store.close()
+            here.close()
 
 
 def _raise_if_wanted(attempted: Attempted) -> None:

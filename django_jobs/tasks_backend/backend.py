@@ -16,7 +16,6 @@ from django_jobs.enqueueing.call_options import moment
 from django_jobs.enqueueing.handle import find_accepted
 from django_jobs.enqueueing.request import NO_KEY, request_for
 from django_jobs.enqueueing.submit import submit
-from django_jobs.exceptions import InvalidJob
 from django_jobs.tasks_backend.compat import (
     BaseTaskBackend,
     Task,
@@ -26,7 +25,6 @@ from django_jobs.tasks_backend.compat import (
     task_backends,
     task_enqueued,
 )
-from django_jobs.tasks_backend.plain import as_json_makes_it
 from django_jobs.tasks_backend.results import meta_of, result_of
 from django_jobs.tasks_backend.running import wrap
 from django_jobs.tasks_backend.task import OPTION_NAMES, JobTask, TaskDefinition, options_of, unchecked, wire_name
@@ -86,8 +84,9 @@ class JobsBackend(BaseTaskBackend):
         """Enqueue the task now or, with ENQUEUE_ON_COMMIT or OUTBOX, when the transaction commits."""
         self.validate_task(task)
         enqueued_at = timezone.now().astimezone(UTC)
-        args, kwargs = as_json_makes_it(list(args)), as_json_makes_it(_text_keys(dict(kwargs)))
-        request = request_for(self._definition_of(task), args, kwargs)
+        definition = self._definition_of(task)
+        args, kwargs = definition.as_sent(args, kwargs)
+        request = request_for(definition, args, kwargs)
         request.queue, request.priority = task.queue_name, task.priority
         request.unique_key = NO_KEY
         request.meta = meta_of(task, enqueued_at)
@@ -104,8 +103,8 @@ class JobsBackend(BaseTaskBackend):
             started_at=None,
             finished_at=None,
             last_attempted_at=None,
-            args=list(args),
-            kwargs=dict(kwargs),
+            args=args,
+            kwargs=kwargs,
             backend=self.alias,
             errors=[],
             worker_ids=[],
@@ -145,14 +144,6 @@ class JobsBackend(BaseTaskBackend):
                 )
             )
         return found
-
-
-def _text_keys(kwargs: Any) -> Any:
-    """Return the keyword arguments.  Raises InvalidJob unless all names are text."""
-    wrong = [key for key in kwargs if not isinstance(key, str)]
-    if wrong:
-        raise InvalidJob(f"Keyword argument {wrong[0]!r} is not text.")
-    return kwargs
 
 
 # -- tasks that are enqueued with `using(backend=…)` -----------------------------------

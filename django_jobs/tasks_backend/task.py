@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from django_jobs.core.options.checks import merged
 from django_jobs.core.options.declared import OPTIONS, check_options
 from django_jobs.exceptions import InvalidJob
 from django_jobs.tasks_backend.compat import Task
+from django_jobs.tasks_backend.plain import as_json_makes_it
 
 #: Option → "call", or "type" if workers take it from the task's definition: those are not stored with a call.
 OPTION_NAMES = {name: option.task for name, option in OPTIONS.items() if option.task}
@@ -71,6 +72,11 @@ class JobTask(Task):  # type: ignore[type-arg]
         changed: Any = Task.using(self, priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
         return replace(changed, **options) if options else changed  # type: ignore[no-any-return]
 
+    @property
+    def definition(self) -> JobDefinition:
+        """The job definition that workers have for this task."""
+        return registry.get(wire_name(self))
+
     def _keeps_results(self) -> bool:
         return bool(options_of(self, self._defaults()).get("keep_result", True))
 
@@ -99,9 +105,21 @@ class TaskDefinition(JobDefinition):
         #: the options as given, before they were checked.
         self.asked = dict(options)
 
+    def as_sent(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return plain JSON, as Django's own backends do.  Raises TypeError or ValueError for what JSON has not."""
+        return as_json_makes_it(list(args)), as_json_makes_it(_text_keys(dict(kwargs)))
+
     def tell(self, signal_event: Any) -> None:
         """Send Django's own signal, too."""
         self._told(self, signal_event)
+
+
+def _text_keys(kwargs: Any) -> Any:
+    """Return the keyword arguments.  Raises InvalidJob unless all names are text."""
+    wrong = [key for key in kwargs if not isinstance(key, str)]
+    if wrong:
+        raise InvalidJob(f"Keyword argument {wrong[0]!r} is not text.")
+    return kwargs
 
 
 def wire_name(task: Task[Any, Any]) -> str:

@@ -18,13 +18,12 @@ from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
 from django_jobs.enqueueing import request, submit
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.enqueueing.methods import Calls
 from django_jobs.formatting import call_text, counted
 from django_jobs.stores import use_store
 from django_jobs.stores.in_tests import TestStore
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
-from django_jobs.testing.running import JobRun, definition_of
+from django_jobs.testing.running import AnyJob, JobRun, definition_of
 from django_jobs.testing.seen import EnqueuedJob, same_call, seen
 from django_jobs.workflows.batch import Batch
 from django_jobs.workflows.handle import WorkflowHandle
@@ -78,9 +77,7 @@ class Jobs(JobRun):
 
     # -- looking -----------------------------------------------------------------
 
-    def enqueued(
-        self, *, name: str | JobDefinition | Calls[Any] | None = None, queue: str | None = None
-    ) -> list[EnqueuedJob]:
+    def enqueued(self, *, name: str | AnyJob | None = None, queue: str | None = None) -> list[EnqueuedJob]:
         """Return the waiting jobs (queued, blocked, retry, scheduled, in this order), of one job or queue if named."""
         run_commit_callbacks(get_settings().database)
         wanted = name if isinstance(name, str) or name is None else definition_of(name).name
@@ -89,7 +86,7 @@ class Jobs(JobRun):
 
     def assert_enqueued(
         self,
-        task: JobDefinition | Calls[Any] | str,
+        task: AnyJob | str,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,
@@ -114,7 +111,7 @@ class Jobs(JobRun):
             raise AssertionError(self._explain(definition, args, kwargs, queue, at, count, len(found)))
         return found[0].handle
 
-    def assert_not_enqueued(self, task: JobDefinition | Calls[Any] | str | None = None) -> None:
+    def assert_not_enqueued(self, task: AnyJob | str | None = None) -> None:
         """Assert that no such job is waiting; without `task`, no job at all."""
         found = self.enqueued(name=task)
         if found:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from django_jobs.conf import get_settings
 from django_jobs.conf.release import release
@@ -99,9 +99,7 @@ class JobRun:
 
     arun_due = async_twin(run_due)
 
-    def fail_next(
-        self, task: JobDefinition | Calls[Any] | str | None = None, error: BaseException | None = None
-    ) -> None:
+    def fail_next(self, task: AnyJob | str | None = None, error: BaseException | None = None) -> None:
         """Make the next attempt (of that job, if given) fail with `error` before its function starts."""
         name = task if isinstance(task, str) or task is None else definition_of(task).name
         self._failures.append((name, error or RuntimeError("fail_next() of the test kit")))
@@ -210,6 +208,31 @@ class JobRun:
         return min(due, default=None)
 
 
-def definition_of(task: JobDefinition | Calls[Any]) -> JobDefinition:
-    """Return the definition of what tests pass: the job function itself, or what `using` returned."""
-    return task if isinstance(task, JobDefinition) else task._definition
+class LayerTask(Protocol):
+    """A task of the Celery layer."""
+
+    @property
+    def definition(self) -> JobDefinition: ...
+
+
+class DjangoTask(Protocol):
+    """A task of Django's framework; that of a JobsBackend has a `definition`, too, which Django's type does not say."""
+
+    @property
+    def module_path(self) -> str: ...
+
+
+#: What tests pass for a job that they do not name by a text.
+AnyJob = JobDefinition | Calls[..., Any] | LayerTask | DjangoTask
+
+
+def definition_of(task: AnyJob) -> JobDefinition:
+    """Return the definition of what tests pass: a job function, a task, or what `using` returned.
+
+    Raises TypeError for anything else, such as a plain function or a task of another backend."""
+    if isinstance(task, JobDefinition):
+        return task
+    found = task._definition if isinstance(task, Calls) else getattr(task, "definition", None)
+    if not isinstance(found, JobDefinition):
+        raise TypeError(f"{task!r} is no job: pass a function with @job, or a task that a JobsBackend runs.")
+    return found

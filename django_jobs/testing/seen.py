@@ -47,10 +47,11 @@ def seen(info: JobInfo) -> EnqueuedJob:
 
 def same_call(definition: JobDefinition, job: EnqueuedJob, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return whether both are equal calls, however the arguments were passed."""
+    args, kwargs = definition.as_sent(args, kwargs)
     try:
         expected, actual = definition.bind(args, kwargs), definition.bind(job.args, job.kwargs)
     except InvalidArguments:
-        return (list(args), dict(kwargs)) == (job.args, job.kwargs)
+        return (args, kwargs) == (job.args, job.kwargs)
     expected.apply_defaults()
     actual.apply_defaults()
     return expected.arguments == actual.arguments

@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 
 from django_jobs import outbox
 from django_jobs.enqueueing.handle import DEFERRED, refuse_in_job
+from django_jobs.enqueueing.ran_here import ran_here
 from django_jobs.exceptions import JobFailed, StoreUnavailable, WorkflowNotFound
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.results import load_result
@@ -209,7 +210,7 @@ class WorkflowHandle:
 
 def get_workflow(id: str) -> WorkflowHandle:
     """Return a handle for the workflow or batch with that id.  Raises WorkflowNotFound."""
-    handle = WorkflowHandle(id)
+    handle = WorkflowHandle(id, store=ran_here().store_of(id))
     handle.name = handle.info.name
     return handle
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from weakref import finalize
 
 import redis
 
@@ -28,20 +29,48 @@ def embedded_store(setting: str, base_dir: str, options: StoreOptions) -> Store:
     return Store(_transport(Server(path, fsync=fsync), f"embedded:{path}"), options)
 
 
+#: Namespaces of stores in memory that were collected without being closed, and how many are cleared at once: a look for
+#: keys reads those of all stores.
+_left: list[str] = []
+_MOST_LEFT = 50
+
+
 class MemoryStore(Store):
-    """Jobs that end with the process, for tests.  Each store has data of its own."""
+    """Jobs that end with the process, for tests.  Each store has data of its own, which go soon after it."""
 
     def __init__(self, options: StoreOptions) -> None:
         super().__init__(_memory(), replace(options, namespace=f"memory-{uuid4().hex[:12]}"))
+        if len(_left) >= _MOST_LEFT:
+            _delete(_left[:])
+        # Python may collect a store in the middle of a call to the server, so that its keys cannot be deleted then.
+        self._when_gone = finalize(self, _leave, os.getpid(), self.keys.namespace)
+        self._when_gone.atexit = False
 
     def close(self) -> None:
         """Delete all jobs of this store."""
-        if keys := self.all_keys():
-            self.transport.client.unlink(*keys)
+        self._when_gone.detach()
+        _delete([self.keys.namespace])
 
     def all_keys(self) -> list[bytes]:
         """Return the names of all keys of this store."""
-        return list(self.transport.client.scan_iter(match=f"{{{self.keys.namespace}*", count=1000))
+        return _keys_of([self.keys.namespace])
+
+
+def _leave(pid: int, namespace: str) -> None:
+    if pid == os.getpid():  # a copy of the process shares the keys, and may not delete them
+        _left.append(namespace)
+
+
+def _keys_of(namespaces: list[str]) -> list[bytes]:
+    one = namespaces[0] if len(namespaces) == 1 else "memory-"
+    starts = tuple(f"{{{name}".encode() for name in namespaces)
+    return [key for key in _memory().client.scan_iter(match=f"{{{one}*", count=1000) if key.startswith(starts)]
+
+
+def _delete(namespaces: list[str]) -> None:
+    if keys := _keys_of(namespaces):
+        _memory().client.unlink(*keys)
+    _left[:] = [name for name in _left if name not in namespaces]
 
 
 @cache
