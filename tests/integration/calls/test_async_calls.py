@@ -132,9 +132,10 @@ class TestManyAtOnce:
         assert (now.queue, mail.queue) == ("default", "mail")
 
     def test_a_full_queue_refuses_those_for_which_it_has_no_room(self, store: Store) -> None:
-        answers = all_of([receipt.using(queue="small").aenqueue(number) for number in range(5)])
-        assert [type(each) for each in answers] == [JobHandle] * 2 + [QueueFull] * 3
-        assert len({id(each) for each in answers}) == 5
+        receipt.using(queue="small").enqueue(0)
+        answers = all_of([receipt.using(queue="small").aenqueue(number) for number in range(4)])
+        assert [type(each) for each in answers] == [JobHandle] + [QueueFull] * 3
+        assert len({id(each) for each in answers}) == 4
         assert queued(store, "small") == 2
 
     def test_a_call_that_waits_for_room_holds_up_nobody(self, store: Store) -> None:
