@@ -12,8 +12,10 @@ from django_jobs.core.values import Claim, Lane, State
 from django_jobs.enqueueing import membership
 from django_jobs.enqueueing.ran_here import ran_here
 from django_jobs.enqueueing.request import EncodedJob
+from django_jobs.events.announce import announce_expired
 from django_jobs.exceptions import Discard, Retry, Snooze
 from django_jobs.execution.executor import Executor
+from django_jobs.execution.settle import follow_all
 from django_jobs.stores import make_store
 from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
@@ -73,9 +75,11 @@ class EagerRun:
             if not due and not self._new(queue, State.QUEUED):
                 continue
             for lane in (Lane.SHARED, Lane.ALONE):
-                if claims := self.store.claim(queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims:
-                    return claims[0]
-        return None
+                claimed = self.store.claim(queue, "eager", 1, lane=lane, lease=_LEASE_MS)
+                announce_expired(queue, claimed.expired, claimed.now)
+                if claimed.claims:
+                    return claimed.claims[0]
+        return self._next() if follow_all(self.store, self.store.queues()) else None
 
     def _new(self, queue: str, state: State) -> list[str]:
         found, cursor = self.store.ids(queue, state)

@@ -126,6 +126,11 @@ def succeeded_elsewhere(claim: Claim, result: bytes, run_ms: int) -> Attempted:
     )
 
 
+def follow_all(store: Store, queues: Sequence[str]) -> bool:
+    """Do what follows from all ends in these queues, whoever ended the jobs.  Returns whether there was anything."""
+    return sum(engine.advance(store, queue) + end_calls.follow(store, queue) for queue in store.unread(queues)) > 0
+
+
 def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempted | None:
     """Do `settle`, and announce the end that it recorded."""
     recorded = settle(store, attempted)

@@ -18,16 +18,16 @@ from django_jobs.core.outcome import Refiled, Succeeded
 from django_jobs.core.values import Claim, Lane, State
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.methods import Calls
+from django_jobs.events.announce import announce_expired
 from django_jobs.exceptions import CorruptRecord, JobNotFound, NewerRecord
 from django_jobs.execution.executor import Executor
-from django_jobs.execution.settle import end, failed_elsewhere, over_time
+from django_jobs.execution.settle import end, failed_elsewhere, follow_all, over_time
 from django_jobs.middleware import load
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.record import decode
 from django_jobs.stores.in_tests import TestStore
 from django_jobs.testing.commits import run_commit_callbacks
 from django_jobs.testing.limits import OverTime, interrupted_after
-from django_jobs.workflows import end_calls, engine
 
 _WORKER, _LEASE_MS, _BATCH = "test", 365 * 86_400_000, 1000
 #: Maximum jobs of one `run_all`, so that a job which enqueues itself for ever makes the test fail.
@@ -177,12 +177,11 @@ class JobRun:
                     knows=registry.digest(),
                     limits=registry.limits(),
                 )
+                announce_expired(queue, claimed.expired, claimed.now)
                 if claimed.claims:
                     return claimed.claims[0]
         # What a person did to the steps of workflows has consequences, too.
-        unread = self.store.unread(list(self._queues()))
-        read = [engine.advance(self.store, queue) + end_calls.follow(self.store, queue) for queue in unread]
-        return self._next_claim() if any(read) else None
+        return self._next_claim() if follow_all(self.store, list(self._queues())) else None
 
     def _claim_of(self, handle: JobHandle) -> Claim:
         for lane in Lane:

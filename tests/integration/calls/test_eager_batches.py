@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.test import override_settings
+from django.utils import timezone
 
 from django_jobs import Batch, Fail, Retry, Snooze, chain, current_batch, job
 from django_jobs.exceptions import BatchClosed, DuplicateJob, InvalidWorkflow
+from django_jobs.signals import job_expired
 
 pytestmark = pytest.mark.django_db(transaction=True)
 #: A store that nobody can reach: eager jobs need none.
@@ -38,6 +41,11 @@ def note(what: str) -> str:
         case "enqueues":
             note.enqueue("outside")
     return what
+
+
+@job(name="eager.tell")
+def tell(end: dict[str, Any]) -> None:
+    ran.append(end["state"])
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +182,23 @@ def test_a_batch_of_async_code_runs_there_too() -> None:
 
     assert async_to_sync(code)() == "succeeded"
     assert sorted(ran) == ["on_complete", "on_success", "one"]
+
+
+def test_a_job_that_has_expired_is_told_to_its_receivers_and_to_its_batch() -> None:
+    late, told = note.using(expires_at=timezone.now() - timedelta(seconds=1)), list[str]()
+
+    def hear(sender: Any, job_id: str, **_: Any) -> None:
+        told.append(job_id)
+
+    job_expired.connect(hear)
+    try:
+        alone = late.using(on_end=tell).enqueue("late")
+        with batch() as made:
+            member = late.enqueue("late")
+    finally:
+        job_expired.disconnect(hear)
+    assert (alone.state, member.state, told) == ("expired", "expired", [alone.id, member.id])
+    assert (made.handle.state, ran) == ("stopped", ["expired", "on_complete"])
 
 
 def test_a_job_that_asks_for_another_attempt_at_once_waits_for_it() -> None:

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.test import TestCase, override_settings
 
 from django_jobs import Retry, current_job, get_job, job
+from django_jobs.signals import job_expired
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs, JobsTestMixin
 from tests.integration import sample_jobs
@@ -163,6 +164,21 @@ class TestRunning:
         assert (handle.refresh().state, snoozed.refresh().state) == ("retry", "scheduled")
         jobs.run_due(at=datetime.now(UTC) + timedelta(seconds=61))
         assert handle.refresh().state == "dead"
+
+    def test_receivers_hear_of_a_job_that_has_expired(self, jobs: Jobs) -> None:
+        told: list[str] = []
+
+        def hear(sender: Any, job_id: str, **_: Any) -> None:
+            told.append(job_id)
+
+        handle = receipt.using(expires_at=datetime.now(UTC) + timedelta(seconds=60)).enqueue_in(30, 7)
+        jobs.travel(61)
+        job_expired.connect(hear)
+        try:
+            jobs.run_all()
+        finally:
+            job_expired.disconnect(hear)
+        assert (handle.refresh().state, told) == ("expired", [handle.id])
 
     def test_errors_are_raised_on_request(self, jobs: Jobs) -> None:
         failing.enqueue(7)

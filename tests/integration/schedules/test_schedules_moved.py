@@ -14,10 +14,12 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Lane, State
 from django_jobs.execution.executor import Executor
+from django_jobs.execution.settle import settle
 from django_jobs.models import Schedule
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.schedules.state import read_state
 from django_jobs.stores.redis import Store
+from django_jobs.workflows import end_calls
 from tests.integration.schedulers import START, at, enqueued, known_job, ms, settled, tick_job, use
 
 __all__ = ["at", "enqueued", "known_job", "use"]
@@ -116,6 +118,25 @@ class TestAnotherQueue:
                     Executor(close_connections=False).run(claim, store)
                 store.prune("default")
                 store.forget_identities()
+        assert [info.id for info in store.page("mail", State.RETRY)] == [run(NEXT)]
+        assert store.stats(["default"])[0].counts["queued"] == 0
+
+    def test_a_run_waits_for_a_job_that_is_between_two_queues_after_the_time_for_its_beginning(self, store, use, at):
+        """It has begun, so that it does not expire any more."""
+        use(store)
+        registry.unregister("tests.tick")
+        registry.register(JobDefinition(moves_to_mail, name="tests.tick"))
+        entry = {"job": "tests.tick", "cron": "0 10 * * *", "overlap": "skip", "expires_in": 90}
+        with settled({"QUEUES": {"default": {}, "mail": {}}, "SCHEDULES": {"report": entry}}):
+            periodic = Periodic(lambda: 0.0)
+            periodic.tick()
+            at(NEXT)
+            periodic.tick()
+            (claim,) = store.claim("default", "w", 9, lane=Lane.SHARED, lease=60_000).claims
+            settle(store, Executor(close_connections=False).attempt(claim, store))
+            at(NEXT + DAY)
+            periodic.tick()
+            end_calls.follow(store, "default")
         assert [info.id for info in store.page("mail", State.RETRY)] == [run(NEXT)]
         assert store.stats(["default"])[0].counts["queued"] == 0
 

@@ -177,6 +177,7 @@ def read_ended(queue: str, entry: bytes) -> JobInfo:
             result=(body or b"null") if result else None,
             run_ms=whole(run) if run else -1,
             attempts=read_attempts(lines),
+            begun=has_begun(tries),
         )
     except ValueError as error:
         notice(str(error))
