@@ -52,8 +52,9 @@ Found = TypeVar("Found")
 
 #: Handle states that are not states of a job: the job is not stored yet, or was not stored.
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
-#: Seconds after which a caller that waits looks again for a job that is on its way to another queue.
-UNDERWAY = 0.1
+#: Seconds after which a caller that waits looks again for a job that is on its way to another queue: at first; at most.
+#: While the job is on its way, each pause is twice the one before.
+_SOON, _LATE = 0.05, 1.0
 #: Why the attempt of a cancelled job was ended.
 TERMINATED = "The job was cancelled, and its attempt was ended."
 
@@ -183,15 +184,18 @@ class JobHandle(Generic[V]):
         would keep a thread from the work that it waits for.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0
         while (end := self._begin(deadline, timeout)) is not None:
             try:
                 refuse_in_job(f"job {self.name} {self.id}")
                 if not wait([end], _left(self, deadline, timeout)).done:
                     raise self._too_late(timeout)
-                if self._hear(end.result()):
+                if (heard := self._hear(end.result(), pause)) is None:
                     break
+                pause = heard
             finally:
                 end.cancel()
+            time.sleep(_pause(self, deadline, timeout, pause))
         return cast("V", self.result)
 
     def _begin(self, deadline: float | None, timeout: float | None) -> End | None:
@@ -201,13 +205,15 @@ class JobHandle(Generic[V]):
         _left(self, deadline, timeout)
         return get_store().end_of(self.queue, self.id)
 
-    def _hear(self, info: JobInfo | None) -> bool:
-        """Do the same as `_look`, with a JobInfo that was delivered."""
+    def _hear(self, info: JobInfo | None, paused: float) -> float | None:
+        """Do the same as `_look`, with a JobInfo that was delivered.  Returns None if the job has succeeded; else the
+        seconds until it is to be read again: more than after the last time (`paused`) if it is still on its way."""
         before = self.queue
         self._see(info)
-        if info is None and self.state not in FINISHED and self.queue == before:  # it is on its way to another queue
-            time.sleep(UNDERWAY)
-        return self._has_succeeded()
+        if self._has_succeeded():
+            return None
+        is_underway = info is None and self.queue == before
+        return min(max(2 * paused, _SOON), _LATE) if is_underway else 0.0
 
     def _too_late(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
@@ -277,6 +283,7 @@ class JobHandle(Generic[V]):
     async def await_result(self, timeout: float | None = None) -> V:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0
         # A read needs a thread until the store answers; no thread is held after that.
         begin = sync_to_async(self._begin, thread_sensitive=False)
         while (end := await begin(deadline, timeout)) is not None:
@@ -287,11 +294,13 @@ class JobHandle(Generic[V]):
                 info = told.pop().result()
                 # If the job has left, `_hear` asks the store again, which must not happen on the event loop.
                 hear = sync_to_async(self._hear, thread_sensitive=False) if info is None else self._hear
-                has_succeeded = hear(info)
-                if await has_succeeded if isawaitable(has_succeeded) else has_succeeded:
+                given = hear(info, pause)
+                if (heard := await given if isawaitable(given) else given) is None:
                     break
+                pause = heard
             finally:
                 end.cancel()
+            await asyncio.sleep(_pause(self, deadline, timeout, pause))
         return cast("V", self.result)
 
 
@@ -301,6 +310,12 @@ def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> f
     if left is not None and left <= 0:
         raise handle._too_late(timeout)
     return left
+
+
+def _pause(handle: JobHandle, deadline: float | None, timeout: float | None, pause: float) -> float:
+    """Return `pause`, or the seconds until the deadline if they are fewer.  Raises TimeoutError when it has passed."""
+    left = _left(handle, deadline, timeout)
+    return pause if left is None else min(pause, left)
 
 
 def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
