@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,8 +46,6 @@ else:
     from typing import TypeVar
 
     V = TypeVar("V")
-
-Found = TypeVar("Found")
 
 #: Handle states that are not states of a job: the job is not stored yet, or was not stored.
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
@@ -332,7 +329,7 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
         handle.show(info)
         return handle
 
-    handle = _accepted(stored_job, lambda: _kept_job(id, queue))
+    handle = outbox.accepted(stored_job, lambda: _kept_job(id, queue))
     if handle is None:
         raise _not_found(id)
     return handle
@@ -353,7 +350,7 @@ def _kept_job(id: str, queue: str | None = None) -> JobHandle | None:
 
 def find_accepted(id: str) -> JobInfo | None:
     """Return the job with that id in the store or, as a job that waits, in the outbox; None if there is none."""
-    return _accepted(lambda: find(id), lambda: _kept_info(id))
+    return outbox.accepted(lambda: find(id), lambda: _kept_info(id))
 
 
 def _kept_info(id: str) -> JobInfo | None:
@@ -365,23 +362,7 @@ def _kept_info(id: str) -> JobInfo | None:
 
 
 def _kept_row(id: str, *deferred: str) -> Any:
-    settings = get_settings()
-    if not settings.outbox:
-        return None
-    return outbox.rows(settings.database).filter(kind=outbox.EntryKind.JOB, key=id).defer(*deferred).first()
-
-
-def _accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | None]) -> Found | None:
-    """Return what the store has or, if it has nothing or is away, what the outbox has: it is accepted, too."""
-    try:
-        found = stored()
-    except StoreUnavailable:
-        if (found := kept()) is None:
-            raise
-        return found
-    if found is not None or not get_settings().outbox or (found := kept()) is not None:
-        return found
-    return stored()  # it may have been sent between the two looks
+    return outbox.find_row(*deferred, kind=outbox.EntryKind.JOB, key=id)
 
 
 def find(id: str) -> JobInfo | None:

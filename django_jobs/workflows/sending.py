@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -18,10 +17,7 @@ from django_jobs.stores import get_store
 from django_jobs.workflows import engine
 from django_jobs.workflows.encoding import Planned, fields_of
 from django_jobs.workflows.handle import WorkflowHandle
-from django_jobs.workflows.packing import Start, unpack
-
-#: The names of the fields that hold the first steps.
-_FIRSTS = re.compile(r"f\d+")
+from django_jobs.workflows.packing import Start, first_steps
 
 
 def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> WorkflowHandle:
@@ -72,12 +68,7 @@ def _add(id: str, fields: Mapping[str, bytes | int]) -> None:
 
 def send_kept(entry: outbox.Entry) -> None:
     """Send a workflow from the outbox; a second time, this changes nothing.  Raises QueueFull and StoreError."""
-    starts = [
-        start
-        for name, value in entry.fields.items()
-        if isinstance(value, bytes) and _FIRSTS.fullmatch(name)
-        for start in unpack(value)
-    ]
+    starts = first_steps(entry.fields)
     _check_room(starts)
     _add(entry.key, entry.fields)
     engine.start_first(get_store(), entry.key, starts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import django
 import pytest
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
@@ -20,12 +22,19 @@ from django_jobs import (
     Batch,
     BatchClosed,
     DuplicateJob,
+    JobFailed,
     JobHandle,
     JobNotFound,
     QueueFull,
     StoreUnavailable,
+    Workflow,
+    WorkflowHandle,
+    WorkflowNotFound,
+    aget_job,
+    aget_workflow,
     chain,
     get_job,
+    get_workflow,
     job,
 )
 from django_jobs.core.values import Claim
@@ -829,6 +838,92 @@ def test_a_job_that_leaves_the_outbox_while_it_is_looked_for_is_found(
     # The job may have been sent after a look into each queue; the outbox is empty then.
     monkeypatch.setattr(Store, "has_returned_none", lambda *args: False)
     assert get_job(handle.id).state == "queued"
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A context in which what the store has of jobs and workflows cannot be read."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailable("Nobody listens.")
+
+    @contextmanager
+    def is_unread(applies: bool = True) -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            for name in ("find", "workflow_fields") if applies else ():
+                patch.setattr(Store, name, refuse)
+            yield
+
+    return is_unread
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+@pytest.mark.parametrize("kind", ["workflow", "batch"])
+def test_a_workflow_and_a_batch_in_the_outbox_are_found_by_their_ids(
+    kind: str, is_back: bool, away: Any, unread: Any
+) -> None:
+    with away(), transaction.atomic():
+        handle = enqueued(kind, "flow")
+        assert (get_workflow(handle.id), get_workflow(handle.id).state) == (handle, "deferred")
+    with unread(not is_back):
+        found = get_workflow(handle.id)
+        assert (found, found.name, found.state, handle.state) == (handle, "flow", "deferred", "deferred")
+        with pytest.raises(JobFailed, match="deferred"):
+            handle.wait(1)
+        with pytest.raises(WorkflowNotFound if is_back else StoreUnavailable):
+            get_workflow(handle.id[:-1])
+    with pytest.raises(WorkflowNotFound):
+        found.retry()
+    while kept():
+        relay.relay()
+    assert (found.state, handle.state, get_workflow(handle.id).state) == ("running",) * 3
+
+
+def enqueued(kind: str, name: str) -> WorkflowHandle:
+    """Enqueue three jobs."""
+    if kind == "workflow":
+        flow = Workflow(name)
+        for n in range(3):
+            flow.add(receipt.s(n))
+        return flow.enqueue()
+    with Batch(name) as batch:
+        receipt.enqueue_many([(n,) for n in range(3)])
+    return batch.handle
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["only in the outbox", "read by a worker"])
+@pytest.mark.parametrize("kind", ["workflow", "batch"])
+def test_what_is_found_in_the_outbox_is_cancelled_as_a_whole(kind: str, is_read: bool, away: Any) -> None:
+    with away(), transaction.atomic():
+        handle = enqueued(kind, "flow")
+    left = list(rows("default"))
+    with suppress(KeyError), transaction.atomic():
+        found = get_workflow(handle.id)
+        found.cancel()
+        assert (found.state, kept()) == ("cancelled", [])
+        raise KeyError("rolled back")
+    assert (found.state, len(kept())) == ("deferred", len(left))
+    found.cancel()
+    assert (found.state, kept()) == ("cancelled", [])
+    if is_read:
+        rows("default").bulk_create(left)
+    relay.relay()
+    assert (found.state, counted()) == ("cancelled", 0)
+
+
+@pytest.mark.parametrize("get", [get_job, get_workflow])
+def test_in_async_code_a_look_into_the_outbox_says_what_to_call_instead(get: Any) -> None:
+    """And what the store has is found."""
+    known = chain(receipt.s(1)).enqueue() if get is get_workflow else receipt.enqueue(1)
+
+    async def look() -> None:
+        assert get(known.id) == known
+        with pytest.raises(SynchronousOnlyOperation, match=f"a{get.__name__}"):
+            get("bnone")
+        with pytest.raises(JobNotFound if get is get_job else WorkflowNotFound):
+            await {get_job: aget_job, get_workflow: aget_workflow}[get]("bnone")
+
+    asyncio.run(look())
 
 
 @pytest.mark.skipif(django.VERSION < (6, 0) and find_spec("django_tasks") is None, reason="needs Django's tasks")
