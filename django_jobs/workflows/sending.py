@@ -9,8 +9,10 @@ from django.utils.module_loading import import_string
 
 from django_jobs import outbox
 from django_jobs.conf import get_settings
+from django_jobs.core.values import State
 from django_jobs.enqueueing import commits, membership, submit
 from django_jobs.enqueueing import request as new_job
+from django_jobs.enqueueing.sending import settings_of
 from django_jobs.exceptions import InvalidArguments, InvalidWorkflow, QueueFull
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
@@ -36,6 +38,7 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
         # Execution is a layer above; only eager mode calls upwards, and only here.
         store = import_string("django_jobs.execution.eager.run_workflow")(id, fields, starts)
         return WorkflowHandle(id, name, store=store)
+    _check_fits(starts)
     handle = WorkflowHandle(id, name)
     waits = settings.on_commit if on_commit is None else on_commit
     entry = None
@@ -75,11 +78,24 @@ def send_kept(entry: outbox.Entry) -> None:
 
 
 def _check_room(starts: Sequence[Start]) -> None:
-    """Raise QueueFull if a queue has no room for the first steps.  Later steps are never refused."""
-    settings = get_settings()
-    for name, number in Counter(start.queue for start in starts).items():
-        most = settings.queues[name].max_length if name in settings.queues else 0
-        if most:
-            counts = get_store().stats([name])[0].counts
-            if counts["queued"] + counts["blocked"] + number > most:
-                raise QueueFull(name, most)
+    """Raise QueueFull if a queue has no room for the first steps.  Later steps are never refused.  Raises as
+    `_check_fits`: a limit may have changed since."""
+    for name, number, most in _check_fits(starts):
+        counts = get_store().stats([name])[0].counts
+        if counts["queued"] + counts["blocked"] + number > most:
+            raise QueueFull(name, most)
+
+
+def _check_fits(starts: Sequence[Start]) -> list[tuple[str, int, int]]:
+    """Return each queue with a limit, how many steps are queued there at once, and the limit.  Raises InvalidWorkflow
+    if there can never be room for them."""
+    settings, now = get_settings(), new_job.now_ms()
+    at_once = Counter(start.queue for start in starts if new_job.state_of(start.new, now) is State.QUEUED)
+    limited = [(name, number, settings_of(name, settings).max_length) for name, number in at_once.items()]
+    for name, number, most in limited:
+        if most and number > most:
+            raise InvalidWorkflow(
+                f"The workflow begins with {number} steps in queue {name!r}, whose MAX_LENGTH is {most}: there is "
+                "never room for all of them. Let some come after others, or use a queue with more room."
+            )
+    return [each for each in limited if each[2]]

@@ -35,6 +35,7 @@ from django_jobs import (
     chain,
     get_job,
     get_workflow,
+    group,
     job,
 )
 from django_jobs.core.values import Claim
@@ -566,6 +567,16 @@ def test_a_workflow_starts_whole_and_once(away: Any) -> None:
         cancelled = chain(receipt.s(1), receipt.s(2)).enqueue()
     cancelled.cancel()
     assert (relay.relay(), cancelled.state, kept()) == (0, "cancelled", [])
+
+
+def test_a_workflow_that_a_lower_limit_leaves_no_room_for_is_held(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=TEN), away(), transaction.atomic():
+        group(*[receipt.using(queue="ten").s(n) for n in range(10)]).enqueue()
+    with override_settings(DJANGO_JOBS={**TEN, "QUEUES": {"default": {}, "ten": {"MAX_LENGTH": 9}}}):
+        relay.relay()
+        row = rows("default").get()
+    assert row.is_held
+    assert "begins with 10 steps in queue 'ten', whose MAX_LENGTH is 9" in row.reason
 
 
 def test_a_batch_ends_after_its_jobs_have_come(away: Any) -> None:
