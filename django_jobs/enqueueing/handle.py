@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,7 +111,10 @@ class JobHandle(Generic[V]):
             info = _known(self.id)
         if info is None:
             raise _not_found(self.id)
+        is_duplicate = info.id != self.id
         self.show(info)
+        if is_duplicate:  # a worker has sent it from the outbox, and another job had its unique key
+            self.id, self.state, self._info = info.id, DUPLICATE, None
 
     def show(self, info: JobInfo, *, final: bool = False) -> None:
         """Take over a JobInfo that was read elsewhere; `final`: it can never change again."""
@@ -217,9 +221,10 @@ class JobHandle(Generic[V]):
 
     def _look(self) -> bool:
         """Return whether it has succeeded.  Raises JobFailed if it has ended otherwise, or was not stored."""
+        self.refresh()
         if self.state in (DUPLICATE, FULL):
             raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
-        if self.refresh().state == DEFERRED:
+        if self.state == DEFERRED:
             raise JobFailed(
                 f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and not at all "
                 "after a rollback. Wait for it after the atomic() block."
@@ -254,7 +259,7 @@ class JobHandle(Generic[V]):
         if not answers:
             with suppress(JobNotFound):
                 self._see(None)
-                answers = get_store().cancel(self.queue, [self.id])
+                answers = {} if self.state == DUPLICATE else get_store().cancel(self.queue, [self.id])
         if self.id in answers:
             self.state, self._info = answers[self.id], None
         if terminate and self.state == State.RUNNING:
@@ -316,7 +321,9 @@ def _pause(handle: JobHandle, deadline: float | None, timeout: float | None, pau
 
 
 def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
-    """Return a handle for the job with that id.  Raises JobNotFound.  With `queue`, only that queue is searched."""
+    """Return a handle for the job with that id.  Raises JobNotFound.  With `queue`, only that queue is searched.
+
+    If the job of a call with a `job_id`, or from the outbox, was a duplicate, its id finds the job that has the key."""
     from django_jobs.serialization.record import name_of
 
     id = str(id)
@@ -350,7 +357,7 @@ def _kept_job(id: str, queue: str | None = None) -> JobHandle | None:
 
 def find_accepted(id: str) -> JobInfo | None:
     """Return the job with that id in the store or, as a job that waits, in the outbox; None if there is none."""
-    return outbox.accepted(lambda: find(id), lambda: _kept_info(id))
+    return outbox.accepted(lambda: find(id) or _holder(id, list(get_settings().queues)), lambda: _kept_info(id))
 
 
 def _kept_info(id: str) -> JobInfo | None:
@@ -377,12 +384,19 @@ def _known(id: str) -> JobInfo | None:
     info, queues = find(id), get_settings().queues
     if info is None:
         names = dict.fromkeys([*queues, *(name for name in get_store().queues() if name in queues)])
-        info = next((left for name in names if (left := _left_behind(name, id))), None)
+        info = _holder(id, list(names)) or next((left for name in names if (left := _left_behind(name, id))), None)
     return info
 
 
 def _known_in(queue: str, id: str) -> JobInfo | None:
-    return get_store().find([queue], id) or _left_behind(queue, id)
+    return get_store().find([queue], id) or _holder(id, [queue]) or _left_behind(queue, id)
+
+
+def _holder(id: str, queues: Sequence[str]) -> JobInfo | None:
+    """Return the job that had the unique key when the job with this id was sent: its caller has the id, because that
+    was found out at the commit or later."""
+    taken = get_store().taken_by(queues, id)
+    return None if taken is None else get_store().find([taken[0]], taken[1])
 
 
 def _left_behind(queue: str, id: str) -> JobInfo | None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
@@ -465,6 +465,45 @@ def test_a_duplicate_ends_as_one(away: Any) -> None:
         strict.enqueue(7)
     assert (here.state, relay.relay(), kept()) == ("duplicate", 3, [])
     assert counted() == 2
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["enqueue", "enqueue_many"])
+@pytest.mark.parametrize("at", ["at the commit", "by a worker"])
+def test_the_id_of_a_duplicate_leads_to_the_job_that_has_the_key(at: str, many: bool, away: Any) -> None:
+    first = unique.enqueue(7)
+    with away() if at == "by a worker" else nullcontext(), transaction.atomic():
+        handle = unique.enqueue_many([(7,)])[0] if many else unique.enqueue(7)
+        id = handle.id
+    relay.relay()
+    assert (handle.refresh().state, handle.id) == ("duplicate", first.id)
+    assert (get_job(id), get_job(id, "default"), get_job(id).state) == (first, first, "queued")
+    with pytest.raises(JobFailed, match="not stored: duplicate"):
+        handle.wait(1)
+
+
+def test_to_cancel_a_duplicate_from_the_outbox_does_not_cancel_the_job_that_has_the_key(away: Any) -> None:
+    first = unique.enqueue(7)
+    with away(), transaction.atomic():
+        handle = unique.enqueue(7)
+    relay.relay()
+    assert not handle.cancel()
+    assert (handle.state, first.refresh().state) == ("duplicate", "queued")
+
+
+def test_of_equal_jobs_of_one_call_the_others_lead_to_the_first() -> None:
+    with transaction.atomic():
+        ids = [handle.id for handle in unique.enqueue_many([(7,), (7,), (8,)])]
+    assert [get_job(id).id for id in ids] == [ids[0], ids[0], ids[2]]
+
+
+@pytest.mark.parametrize("what", [replacing, debouncing], ids=["replace", "debounce"])
+def test_the_id_of_a_call_that_gave_another_job_its_arguments_leads_there(what: Any, away: Any) -> None:
+    first = what.enqueue_in(60, 7, "older")
+    with away(), transaction.atomic():
+        handle = what.enqueue_in(60, 7, "newer")
+        id = handle.id
+    relay.relay()
+    assert (handle.refresh().state, handle.id, get_job(id)) == ("duplicate", first.id, first)
 
 
 @pytest.mark.parametrize("what", ["replacing", "debouncing"])
