@@ -986,3 +986,16 @@ def test_a_task_in_the_outbox_is_ready(away: Any) -> None:
     assert add.get_result(result.id) == result
     relay.relay()
     assert add.get_result(result.id) == result
+
+
+@pytest.mark.skipif(django.VERSION < (6, 0) and find_spec("django_tasks") is None, reason="needs Django's tasks")
+def test_the_result_of_a_task_that_was_a_duplicate_is_that_of_the_job_that_has_the_key(away: Any) -> None:
+    from tests.tasks_project import add
+
+    once = add.using(unique="queued")
+    first = once.enqueue(1, b=2)
+    with away(), transaction.atomic():
+        second = once.enqueue(1, b=2)
+    assert second.id != first.id
+    relay.relay()
+    assert add.get_result(second.id) == add.get_result(first.id)
