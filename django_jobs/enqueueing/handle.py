@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +23,6 @@ from django_jobs.core import registry
 from django_jobs.core.context import current_job
 from django_jobs.core.definition import stores_result
 from django_jobs.core.values import FINISHED, Added, Attempt, JobInfo, State
-from django_jobs.enqueueing.ran_here import ran_here
 from django_jobs.exceptions import (
     CorruptRecord,
     JobFailed,
@@ -37,6 +36,7 @@ from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.record import decode, tags_of
 from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
+from django_jobs.stores.ran_here import ran_here
 from django_jobs.stores.values.answers import End
 
 if TYPE_CHECKING:
@@ -51,12 +51,11 @@ else:
 
     V = TypeVar("V")
 
-Found = TypeVar("Found")
-
 #: Handle states that are not states of a job: the job is not stored yet, or was not stored.
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
-#: Seconds after which a caller that waits looks again for a job that is on its way to another queue.
-UNDERWAY = 0.1
+#: Seconds after which a caller that waits looks again for a job that is on its way to another queue: at first; at most.
+#: While the job is on its way, each pause is twice the one before.
+_SOON, _LATE = 0.05, 1.0
 #: Why the attempt of a cancelled job was ended.
 TERMINATED = "The job was cancelled, and its attempt was ended."
 
@@ -115,7 +114,10 @@ class JobHandle(Generic[V]):
             info = _known(self.id)
         if info is None:
             raise _not_found(self.id)
-        self.show(info, final=ran_here().is_over(self.id))
+        is_duplicate = info.id != self.id
+        self.show(info, final=ran_here().is_over(info.id))
+        if is_duplicate:  # a worker has sent it from the outbox, and another job had its unique key
+            self.id, self.state, self._info = info.id, DUPLICATE, None
 
     @property
     def store(self) -> Store:
@@ -191,15 +193,18 @@ class JobHandle(Generic[V]):
         would keep a thread from the work that it waits for.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0
         while (end := self._begin(deadline, timeout)) is not None:
             try:
                 refuse_in_job(f"job {self.name} {self.id}")
                 if not wait([end], _left(self, deadline, timeout)).done:
                     raise self._too_late(timeout)
-                if self._hear(end.result()):
+                if (heard := self._hear(end.result(), pause)) is None:
                     break
+                pause = heard
             finally:
                 end.cancel()
+            time.sleep(_pause(self, deadline, timeout, pause))
         return cast("V", self.result)
 
     def _begin(self, deadline: float | None, timeout: float | None) -> End | None:
@@ -209,22 +214,25 @@ class JobHandle(Generic[V]):
         _left(self, deadline, timeout)
         return self.store.end_of(self.queue, self.id)
 
-    def _hear(self, info: JobInfo | None) -> bool:
-        """Do the same as `_look`, with a JobInfo that was delivered."""
+    def _hear(self, info: JobInfo | None, paused: float) -> float | None:
+        """Do the same as `_look`, with a JobInfo that was delivered.  Returns None if the job has succeeded; else the
+        seconds until it is to be read again: more than after the last time (`paused`) if it is still on its way."""
         before = self.queue
         self._see(info)
-        if info is None and self.state not in FINISHED and self.queue == before:  # it is on its way to another queue
-            time.sleep(UNDERWAY)
-        return self._has_succeeded()
+        if self._has_succeeded():
+            return None
+        is_underway = info is None and self.queue == before
+        return min(max(2 * paused, _SOON), _LATE) if is_underway else 0.0
 
     def _too_late(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
 
     def _look(self) -> bool:
         """Return whether it has succeeded.  Raises JobFailed if it has ended otherwise, or was not stored."""
+        self.refresh()
         if self.state in (DUPLICATE, FULL):
             raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
-        if self.refresh().state == DEFERRED:
+        if self.state == DEFERRED:
             raise JobFailed(
                 f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and not at all "
                 "after a rollback. Wait for it after the atomic() block."
@@ -259,7 +267,7 @@ class JobHandle(Generic[V]):
         if not answers:
             with suppress(JobNotFound):
                 self._see(None)
-                answers = self.store.cancel(self.queue, [self.id])
+                answers = {} if self.state == DUPLICATE else self.store.cancel(self.queue, [self.id])
         if self.id in answers:
             self.state, self._info = answers[self.id], None
         if terminate and self.state == State.RUNNING:
@@ -285,6 +293,7 @@ class JobHandle(Generic[V]):
     async def await_result(self, timeout: float | None = None) -> V:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0
         # A read needs a thread until the store answers; no thread is held after that.
         begin = sync_to_async(self._begin, thread_sensitive=False)
         while (end := await begin(deadline, timeout)) is not None:
@@ -295,11 +304,13 @@ class JobHandle(Generic[V]):
                 info = told.pop().result()
                 # If the job has left, `_hear` asks the store again, which must not happen on the event loop.
                 hear = sync_to_async(self._hear, thread_sensitive=False) if info is None else self._hear
-                has_succeeded = hear(info)
-                if await has_succeeded if isawaitable(has_succeeded) else has_succeeded:
+                given = hear(info, pause)
+                if (heard := await given if isawaitable(given) else given) is None:
                     break
+                pause = heard
             finally:
                 end.cancel()
+            await asyncio.sleep(_pause(self, deadline, timeout, pause))
         return cast("V", self.result)
 
 
@@ -311,8 +322,16 @@ def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> f
     return left
 
 
+def _pause(handle: JobHandle, deadline: float | None, timeout: float | None, pause: float) -> float:
+    """Return `pause`, or the seconds until the deadline if they are fewer.  Raises TimeoutError when it has passed."""
+    left = _left(handle, deadline, timeout)
+    return pause if left is None else min(pause, left)
+
+
 def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
-    """Return a handle for the job with that id.  Raises JobNotFound.  With `queue`, only that queue is searched."""
+    """Return a handle for the job with that id.  Raises JobNotFound.  With `queue`, only that queue is searched.
+
+    If the job of a call with a `job_id`, or from the outbox, was a duplicate, its id finds the job that has the key."""
     from django_jobs.serialization.record import name_of
 
     id = str(id)
@@ -325,7 +344,7 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
         handle.show(info, final=ran_here().is_over(info.id))
         return handle
 
-    handle = _accepted(stored_job, lambda: _kept_job(id, queue))
+    handle = outbox.accepted(stored_job, lambda: _kept_job(id, queue))
     if handle is None:
         raise _not_found(id)
     return handle
@@ -346,7 +365,7 @@ def _kept_job(id: str, queue: str | None = None) -> JobHandle | None:
 
 def find_accepted(id: str) -> JobInfo | None:
     """Return the job with that id in the store or, as a job that waits, in the outbox; None if there is none."""
-    return _accepted(lambda: find(id), lambda: _kept_info(id))
+    return outbox.accepted(lambda: find(id) or _holder(id, list(get_settings().queues)), lambda: _kept_info(id))
 
 
 def _kept_info(id: str) -> JobInfo | None:
@@ -358,23 +377,7 @@ def _kept_info(id: str) -> JobInfo | None:
 
 
 def _kept_row(id: str, *deferred: str) -> Any:
-    settings = get_settings()
-    if not settings.outbox:
-        return None
-    return outbox.rows(settings.database).filter(kind=outbox.EntryKind.JOB, key=id).defer(*deferred).first()
-
-
-def _accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | None]) -> Found | None:
-    """Return what the store has or, if it has nothing or is away, what the outbox has: it is accepted, too."""
-    try:
-        found = stored()
-    except StoreUnavailable:
-        if (found := kept()) is None:
-            raise
-        return found
-    if found is not None or not get_settings().outbox or (found := kept()) is not None:
-        return found
-    return stored()  # it may have been sent between the two looks
+    return outbox.find_row(*deferred, kind=outbox.EntryKind.JOB, key=id)
 
 
 def find(id: str) -> JobInfo | None:
@@ -391,14 +394,21 @@ def _known(id: str) -> JobInfo | None:
     info, queues = find(id), get_settings().queues
     if info is None:
         names = dict.fromkeys([*queues, *(name for name in get_store().queues() if name in queues)])
-        info = next((left for name in names if (left := _left_behind(name, id))), None)
+        info = _holder(id, list(names)) or next((left for name in names if (left := _left_behind(name, id))), None)
     return info
 
 
 def _known_in(queue: str, id: str) -> JobInfo | None:
     if (info := ran_here().find(id)) is not None:
         return info
-    return get_store().find([queue], id) or _left_behind(queue, id)
+    return get_store().find([queue], id) or _holder(id, [queue]) or _left_behind(queue, id)
+
+
+def _holder(id: str, queues: Sequence[str]) -> JobInfo | None:
+    """Return the job that had the unique key when the job with this id was sent: its caller has the id, because that
+    was found out at the commit or later."""
+    taken = get_store().taken_by(queues, id)
+    return None if taken is None else get_store().find([taken[0]], taken[1])
 
 
 def _left_behind(queue: str, id: str) -> JobInfo | None:

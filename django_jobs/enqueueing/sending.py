@@ -161,8 +161,8 @@ def run_eagerly(each: EncodedJob) -> None:
 
 
 def note_all(queue: str, batch: list[EncodedJob], answers: list[Added], store: Store | None = None) -> None:
-    """Update the handles.  A duplicate's gets the id of the job that has the key, except after a commit: the caller has
-    had that id for long.  `store`: which has answered, if it is not the project's."""
+    """Update the handles.  A duplicate's gets the id of the job that has the key, also after a commit.  (Those of
+    DEFERRED jobs are nobody's: a worker sends the outbox.)  `store`: which has answered, if it is not the project's."""
     refused = {
         each.new.id: each.new.record
         for each, answer in zip(batch, answers, strict=True)

@@ -10,13 +10,13 @@ from django_jobs.conf import get_settings
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.values import Claim, Lane, State
 from django_jobs.enqueueing import membership
-from django_jobs.enqueueing.ran_here import ran_here
 from django_jobs.enqueueing.request import EncodedJob
 from django_jobs.events.announce import announce_expired
 from django_jobs.exceptions import Discard, Retry, Snooze
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import follow_all
 from django_jobs.stores import make_store
+from django_jobs.stores.ran_here import ran_here
 from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
 from django_jobs.workflows.packing import Start

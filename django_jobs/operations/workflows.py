@@ -32,7 +32,7 @@ def retry_workflow(id: str) -> list[str]:
 
     Raises WorkflowNotFound, JobMoved if it was cancelled, or a StoreError."""
     handle = get_workflow(id)
-    if handle.state == "cancelled":
+    if handle.info.state == "cancelled":
         raise JobMoved(f"Workflow {id} was cancelled, so nothing in it starts any more. Enqueue it again.")
     return engine.retry(handle.store, id)
 

@@ -3,6 +3,7 @@
 from django_jobs.outbox.entries import (
     Entry,
     EntryKind,
+    Fields,
     UnreadableRow,
     age,
     is_waited_for,
@@ -14,15 +15,18 @@ from django_jobs.outbox.entries import (
     written_at,
 )
 from django_jobs.outbox.kept import Kept
-from django_jobs.outbox.reading import backlog
+from django_jobs.outbox.reading import accepted, backlog, find_row
 
 __all__ = [
     "Entry",
     "EntryKind",
+    "Fields",
     "Kept",
     "UnreadableRow",
+    "accepted",
     "age",
     "backlog",
+    "find_row",
     "is_waited_for",
     "kept_of",
     "remove",

@@ -91,14 +91,14 @@ def write(entries: Iterable[Entry], alias: str) -> None:
 
 def remove(tokens: Collection[str], alias: str) -> int:
     """Remove these rows, because the store has what they hold.  Returns how many there were."""
-    removed = 0
-    for some in chunks(list(tokens), ROWS):
-        found = rows(alias).filter(token__in=some)
-        if connections[alias].vendor == "mysql":
-            removed += delete(list(found.values_list("pk", flat=True)), alias)
-        else:
-            removed += found._raw_delete(alias) or 0
-    return removed
+    return sum(remove_found(rows(alias).filter(token__in=some), alias) for some in chunks(list(tokens), ROWS))
+
+
+def remove_found(found: Any, alias: str) -> int:
+    """Remove the rows of this queryset.  Returns how many there were."""
+    if connections[alias].vendor != "mysql":
+        return found._raw_delete(alias) or 0
+    return sum(delete(some, alias) for some in chunks(list(found.values_list("pk", flat=True)), ROWS))
 
 
 def delete(ids: Collection[int], alias: str) -> int:

@@ -1,21 +1,22 @@
-"""The row of a deferred job or workflow, as its handle sees it.
+"""The row of a deferred job or workflow, and all rows of a batch, as a handle sees them.
 
 To cancel what is kept is to delete its row in the transaction that is open: if that is rolled back, the row is back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from django.db import connections, transaction
 
-from django_jobs.outbox.entries import remove, rows
+from django_jobs.outbox.entries import remove_found, rows
 
 
 class Kept:
-    """One row.  Until its transaction is committed, nobody else can have read it."""
+    """One row, or those of one batch.  Until its transaction is committed, nobody else can have read it."""
 
-    def __init__(self, token: str, alias: str) -> None:
-        self.token, self._alias = token, alias
+    def __init__(self, token: str, alias: str, *, batch: str = "") -> None:
+        self.token, self._alias, self._batch = token, alias, batch
         #: its transaction is committed.
         self.is_committed = False
         #: it was deleted in a transaction that has not been committed, or was rolled back.
@@ -23,7 +24,7 @@ class Kept:
 
     def leave(self, gone: Callable[[], None]) -> bool:
         """Delete the row, and call `gone` when that is committed.  Returns False if there is none."""
-        if not remove([self.token], self._alias):
+        if not remove_found(self._rows(), self._alias):
             return False
 
         def left() -> None:
@@ -46,4 +47,7 @@ class Kept:
 
     def _exists(self) -> bool:
         """Return whether the row is there, as this connection sees it.  Raises DatabaseError."""
-        return bool(rows(self._alias).filter(token=self.token).exists())
+        return bool(self._rows().exists())
+
+    def _rows(self) -> Any:
+        return rows(self._alias).filter(**({"batch": self._batch} if self._batch else {"token": self.token}))

@@ -1,14 +1,19 @@
-"""How much is in the outbox, for pages, metrics and commands."""
+"""How much is in the outbox, for pages, metrics and commands; and what it holds of one job or workflow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import time
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db.models import Count, Min, Q
 
 from django_jobs.conf import get_settings
+from django_jobs.exceptions import StoreUnavailable
 from django_jobs.outbox.entries import rows, time_in
+
+Found = TypeVar("Found")
 
 
 class Backlog(NamedTuple):
@@ -34,3 +39,32 @@ def backlog() -> Backlog | None:
     )
     oldest = time_in(found["oldest"] or "")
     return Backlog(found["waiting"], found["held"], max(0.0, time() - oldest / 1000) if oldest else 0.0)
+
+
+def accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | None]) -> Found | None:
+    """Return what the store has or, if it has nothing or is away, what the outbox has: it is accepted, too."""
+    try:
+        found = stored()
+    except StoreUnavailable:
+        if (found := kept()) is None:
+            raise
+        return found
+    if found is not None or not get_settings().outbox or (found := kept()) is not None:
+        return found
+    return stored()  # it may have been sent between the two looks
+
+
+def find_row(*deferred: str, **wanted: Any) -> Any:
+    """Return the first row with these values, without the `deferred` columns; None if there is none, or OUTBOX is off.
+
+    Raises DatabaseError, and SynchronousOnlyOperation in async code."""
+    settings = get_settings()
+    if not settings.outbox:
+        return None
+    try:
+        return rows(settings.database).filter(**wanted).defer(*deferred).first()
+    except SynchronousOnlyOperation:
+        raise SynchronousOnlyOperation(
+            "The store does not have it, or is away. Whether the outbox has it must be read from the database: in "
+            "async code, use the async form of the call (aget_job, aget_workflow, aget_result)."
+        ) from None

@@ -7,18 +7,20 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from asgiref.sync import sync_to_async
 
 from django_jobs import outbox
+from django_jobs.conf import get_settings
 from django_jobs.enqueueing.handle import DEFERRED, refuse_in_job
-from django_jobs.enqueueing.ran_here import ran_here
-from django_jobs.exceptions import JobFailed, StoreUnavailable, WorkflowNotFound
+from django_jobs.exceptions import CorruptRecord, JobFailed, StoreUnavailable, WorkflowNotFound
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.results import load_result
 from django_jobs.stores import get_store
+from django_jobs.stores.ran_here import ran_here
 from django_jobs.workflows import engine, reading
+from django_jobs.workflows.packing import first_steps
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
 from django_jobs.workflows.watching import Watch
 
@@ -37,9 +39,10 @@ class WorkflowHandle:
         #: of its own, if it runs where it was enqueued (EAGER).
         self._store = store
         self._waits = self._is_dropped = False
-        #: its row in the outbox, and the queue and id of each job that it begins with.
+        #: its row in the outbox, and the queue and id of each job that it begins with; of a batch, its fields.
         self._kept: outbox.Kept | None = None
         self._firsts: Sequence[tuple[str, str]] = ()
+        self._fields: outbox.Fields = {}
 
     def __repr__(self) -> str:
         return f"<WorkflowHandle {self.name!r} {self.id}>"
@@ -86,12 +89,37 @@ class WorkflowHandle:
         """How it stands.  Raises WorkflowNotFound."""
         if self.is_dropped():
             return "cancelled"
-        return DEFERRED if self._is_waiting() else self.info.state
+        info = None if self._is_waiting() else self._look()
+        return DEFERRED if info is None else info.state
+
+    def _look(self) -> WorkflowInfo | None:
+        """Return what the store has of it; None if it is in the outbox.  Raises WorkflowNotFound."""
+        if self._store is not None:
+            return self.info
+        found = outbox.accepted(lambda: reading.read(self.store, self.id), self._look_into_outbox)
+        return self.info if found is None else found if isinstance(found, WorkflowInfo) else None
+
+    def _look_into_outbox(self) -> WorkflowInfo | Literal[True] | None:
+        """Defer it, and return True, if the outbox has it."""
+        of_batch = self.id.startswith("b")
+        wanted = {"batch": self.id} if of_batch else {"kind": outbox.EntryKind.WORKFLOW, "key": self.id}
+        row = outbox.find_row(**wanted)
+        if row is None:
+            return None
+        firsts = list[tuple[str, str]]()
+        with suppress(outbox.UnreadableRow, CorruptRecord):  # workers cannot send it either
+            fields = outbox.unpack(row).fields
+            self.name = bytes(fields["name"]).decode(errors="replace")
+            firsts = [(start.queue, start.new.id) for start in first_steps(fields)]
+            self._fields = fields if of_batch else {}
+        self.deferred(outbox.Kept(row.token, get_settings().database, batch=self.id if of_batch else ""), firsts)
+        return True
 
     def _is_waiting(self) -> bool:
         """Return whether it is not in the store yet, as far as is known here."""
-        if self._waits and self._kept is not None and reading.read(self.store, self.id) is not None:
-            self._waits = False  # a worker has sent it
+        if self._waits and self._kept is not None:
+            with suppress(StoreUnavailable):
+                self._waits = reading.read(self.store, self.id) is None  # else a worker has sent it
         return self._waits
 
     @property
@@ -127,7 +155,7 @@ class WorkflowHandle:
         return self._result()
 
     def _watch(self) -> Watch:
-        if self._is_waiting():
+        if self.state == DEFERRED:
             raise JobFailed(
                 f"{self!r} is deferred: it is enqueued when its transaction commits. Wait for it after that."
             )
@@ -153,11 +181,11 @@ class WorkflowHandle:
 
     def cancel(self) -> None:
         """Cancel what waits, and ask what runs to stop.  One that is stopped cannot be retried any more.  A workflow
-        that waits for its commit is never sent.  It has no effect on one that has succeeded.  If it has a row in the
-        outbox, a rollback of the block that cancelled it undoes that.
+        that waits for its commit is never sent, and nor is what the outbox has of a batch.  It has no effect on one
+        that has succeeded.  If it has a row in the outbox, a rollback of the block that cancelled it undoes that.
 
         Raises WorkflowNotFound."""
-        if self.is_dropped():
+        if self.state == "cancelled":
             return
         if not self._waits or (self._kept is not None and not self._kept.leave(self._left_outbox)):
             if self.info.may_be_cancelled:
@@ -173,6 +201,8 @@ class WorkflowHandle:
         with suppress(StoreUnavailable):
             for queue, id in self._firsts:
                 self.store.void(queue, [id])
+            if self._fields:  # what is cancelled refuses the jobs that come
+                self.store.join_batch(self.id, "", [], self._fields)
             if reading.read(self.store, self.id) is not None:
                 self._is_dropped = False
                 engine.stop(self.store, self.id)
@@ -182,7 +212,7 @@ class WorkflowHandle:
 
         Jobs that are delivered at most once and may have started stay, and so do jobs that were deleted.  Raises
         WorkflowNotFound, and JobFailed if the workflow was cancelled."""
-        if self.state == "cancelled":
+        if self.is_dropped() or self.info.state == "cancelled":
             raise JobFailed(f"{self!r} was cancelled, so nothing in it starts any more. Enqueue it again.")
         return len(engine.retry(self.store, self.id))
 
@@ -209,9 +239,10 @@ class WorkflowHandle:
 
 
 def get_workflow(id: str) -> WorkflowHandle:
-    """Return a handle for the workflow or batch with that id.  Raises WorkflowNotFound."""
+    """Return a handle for the workflow or batch with that id, also if it is in the outbox.  Raises WorkflowNotFound."""
     handle = WorkflowHandle(id, store=ran_here().store_of(id))
-    handle.name = handle.info.name
+    if (info := handle._look()) is not None:
+        handle.name = info.name
     return handle
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from django_jobs.serialization.results import why_missing, without_worker
 CHUNK = 500
 #: How a step that is named by none of these letters waits: until all steps before it succeeded.
 POLICIES = {"wait": "w", "cancel": "c", "run": "r"}
+#: The names of the fields that hold the first steps.
+_FIRSTS = re.compile(r"f\d+")
 
 
 class Start(NamedTuple):
@@ -71,6 +74,12 @@ def unpack(value: bytes) -> Iterator[Start]:
                 )
             case _:
                 raise Unreadable(f"{given!r:.100} is no step")
+
+
+def first_steps(fields: Mapping[str, bytes | int]) -> list[Start]:
+    """Return the steps that start first.  `fields`: those of a new workflow.  Raises Unreadable or CorruptRecord."""
+    packed = [value for name, value in fields.items() if isinstance(value, bytes) and _FIRSTS.fullmatch(name)]
+    return [start for value in packed for start in unpack(value)]
 
 
 def chunks(rows: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:

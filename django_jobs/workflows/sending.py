@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -10,18 +9,17 @@ from django.utils.module_loading import import_string
 
 from django_jobs import outbox
 from django_jobs.conf import get_settings
+from django_jobs.core.values import State
 from django_jobs.enqueueing import commits, membership, submit
 from django_jobs.enqueueing import request as new_job
+from django_jobs.enqueueing.sending import settings_of
 from django_jobs.exceptions import InvalidArguments, InvalidWorkflow, QueueFull
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
 from django_jobs.workflows import engine
 from django_jobs.workflows.encoding import Planned, fields_of
 from django_jobs.workflows.handle import WorkflowHandle
-from django_jobs.workflows.packing import Start, unpack
-
-#: The names of the fields that hold the first steps.
-_FIRSTS = re.compile(r"f\d+")
+from django_jobs.workflows.packing import Start, first_steps
 
 
 def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> WorkflowHandle:
@@ -36,6 +34,7 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
         raise InvalidArguments(f"on_commit={on_commit!r}: use True, False, or None for the setting ON_COMMIT.")
     id = f"w{new_job.new_id(new_job.now_ms())}"
     fields, starts = fields_of(id, name, plan)
+    _check_fits(starts)
     handle = WorkflowHandle(id, name)
     entry = None
     if submit.is_kept(on_commit, settings):
@@ -72,23 +71,31 @@ def _add(id: str, fields: Mapping[str, bytes | int]) -> None:
 
 def send_kept(entry: outbox.Entry) -> None:
     """Send a workflow from the outbox; a second time, this changes nothing.  Raises QueueFull and StoreError."""
-    starts = [
-        start
-        for name, value in entry.fields.items()
-        if isinstance(value, bytes) and _FIRSTS.fullmatch(name)
-        for start in unpack(value)
-    ]
+    starts = first_steps(entry.fields)
     _check_room(starts)
     _add(entry.key, entry.fields)
     engine.start_first(get_store(), entry.key, starts)
 
 
 def _check_room(starts: Sequence[Start]) -> None:
-    """Raise QueueFull if a queue has no room for the first steps.  Later steps are never refused."""
-    settings = get_settings()
-    for name, number in Counter(start.queue for start in starts).items():
-        most = settings.queues[name].max_length if name in settings.queues else 0
-        if most:
-            counts = get_store().stats([name])[0].counts
-            if counts["queued"] + counts["blocked"] + number > most:
-                raise QueueFull(name, most)
+    """Raise QueueFull if a queue has no room for the first steps.  Later steps are never refused.  Raises as
+    `_check_fits`: a limit may have changed since."""
+    for name, number, most in _check_fits(starts):
+        counts = get_store().stats([name])[0].counts
+        if counts["queued"] + counts["blocked"] + number > most:
+            raise QueueFull(name, most)
+
+
+def _check_fits(starts: Sequence[Start]) -> list[tuple[str, int, int]]:
+    """Return each queue with a limit, how many steps are queued there at once, and the limit.  Raises InvalidWorkflow
+    if there can never be room for them."""
+    settings, now = get_settings(), new_job.now_ms()
+    at_once = Counter(start.queue for start in starts if new_job.state_of(start.new, now) is State.QUEUED)
+    limited = [(name, number, settings_of(name, settings).max_length) for name, number in at_once.items()]
+    for name, number, most in limited:
+        if most and number > most:
+            raise InvalidWorkflow(
+                f"The workflow begins with {number} steps in queue {name!r}, whose MAX_LENGTH is {most}: there is "
+                "never room for all of them. Let some come after others, or use a queue with more room."
+            )
+    return [each for each in limited if each[2]]

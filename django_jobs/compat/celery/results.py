@@ -11,7 +11,7 @@ from django_jobs.compat.celery.exceptions import TaskRevokedError, TimeoutError,
 from django_jobs.compat.celery.missing import OF_RESULTS
 from django_jobs.compat.celery.stored import READY, STATES, drop, error_of, is_dropped, refuse_in_task, said_in, step_of
 from django_jobs.core.values import FINISHED, State
-from django_jobs.enqueueing.handle import JobHandle, get_job
+from django_jobs.enqueueing.handle import DEFERRED, JobHandle, get_job
 from django_jobs.exceptions import JobFailed, JobNotFound, WorkflowNotFound
 from django_jobs.workflows.handle import get_workflow
 
@@ -164,8 +164,11 @@ class AsyncResult(Result):
                     "history (HISTORY, DEAD), or have been deleted."
                 )
             try:
-                if is_dropped(self.id) or get_workflow(workflow).state in ("stopped", "cancelled"):
+                state = get_workflow(workflow).state
+                if is_dropped(self.id) or state in ("stopped", "cancelled"):
                     raise JobFailed(f"The workflow {workflow} has stopped before this task.")
+                if state == DEFERRED:
+                    raise JobNotFound(f"The workflow {workflow} is deferred: it is sent after its commit.")
             except WorkflowNotFound as gone:
                 raise JobNotFound(str(gone)) from gone
             if until is not None and time.monotonic() >= until:

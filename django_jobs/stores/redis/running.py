@@ -19,7 +19,6 @@ from django_jobs.stores.redis.connection.entries import (
     texts,
     waits_to_begin,
 )
-from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.keys import FLEET
 from django_jobs.stores.redis.connection.part import Name
 from django_jobs.stores.redis.connection.scripts import Argument
@@ -119,10 +118,9 @@ class Running(Adding):
             ended, claimed = self._run_each([complete, ("claim", queue, args, name)])
             if not isinstance(ended, StoreError):
                 completion.stale = texts(ended)
-            if not isinstance(claimed, StoreError):
-                return claimed  # type: ignore[no-any-return]
-            if not isinstance(claimed, StoreLate):
+            if isinstance(claimed, StoreError):
                 raise claimed
+            return claimed  # type: ignore[no-any-return]
         answer: Sequence[Any] = (self._run_shortly if usual else self._run)("claim", queue, *args, call=name)
         if len(answer) > 4 and isinstance(answer[4], list):
             return answer

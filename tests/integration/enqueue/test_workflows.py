@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db import transaction
 from django.test import override_settings
+from django.utils import timezone
 
 from django_jobs import (
     PREVIOUS,
@@ -24,6 +27,7 @@ from django_jobs import (
     group,
     job,
 )
+from django_jobs.outbox import rows
 from django_jobs.stores import get_store
 
 RAN: list[tuple[object, ...]] = []
@@ -191,12 +195,30 @@ def test_eager_runs_a_workflow_where_it_is_enqueued(jobs):
 
 def test_a_full_queue_refuses_a_workflow_as_a_whole_and_never_its_later_steps(jobs):
     with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": {"default": {"MAX_LENGTH": 2}}}):
+        step.enqueue("there")
         with pytest.raises(QueueFull):
-            group(*[step.s(n) for n in range(3)]).enqueue()
+            group(*[step.s(n) for n in range(2)]).enqueue()
         assert get_store().count_workflows() == 0
+        jobs.run_all()
         handle = chain(step.s(0), group(*[step.s(n) for n in range(5)])).enqueue()
         jobs.run_all()
         jobs.assert_workflow(handle, "succeeded", succeeded=6)
+
+
+@pytest.mark.parametrize("outbox", [False, True])
+@pytest.mark.django_db(transaction=True)
+def test_a_workflow_for_whose_first_steps_there_is_never_room_is_refused_at_once(jobs, outbox):
+    """Steps for a later time need no room when they come."""
+    queues = {"default": {"MAX_LENGTH": 2}}
+    with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": queues, "OUTBOX": outbox}), transaction.atomic():
+        with pytest.raises(InvalidWorkflow, match=r"3 steps in queue 'default', whose MAX_LENGTH is 2"):
+            group(*[step.s(n) for n in range(3)]).enqueue()
+        assert not rows("default").exists()
+    with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": queues}):
+        later = [step.using(run_at=timezone.now() + timedelta(hours=1)).s(n) for n in range(3)]
+        group(*later, step.s(3), step.s(4)).enqueue()
+        with pytest.raises(QueueFull):
+            step.enqueue(5)
 
 
 def test_a_workflow_inside_a_batch_and_a_batch_inside_a_batch_are_refused(jobs):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
 
 import django
 import pytest
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
@@ -20,12 +22,20 @@ from django_jobs import (
     Batch,
     BatchClosed,
     DuplicateJob,
+    JobFailed,
     JobHandle,
     JobNotFound,
     QueueFull,
     StoreUnavailable,
+    Workflow,
+    WorkflowHandle,
+    WorkflowNotFound,
+    aget_job,
+    aget_workflow,
     chain,
     get_job,
+    get_workflow,
+    group,
     job,
 )
 from django_jobs.core.values import Claim
@@ -457,6 +467,45 @@ def test_a_duplicate_ends_as_one(away: Any) -> None:
     assert counted() == 2
 
 
+@pytest.mark.parametrize("many", [False, True], ids=["enqueue", "enqueue_many"])
+@pytest.mark.parametrize("at", ["at the commit", "by a worker"])
+def test_the_id_of_a_duplicate_leads_to_the_job_that_has_the_key(at: str, many: bool, away: Any) -> None:
+    first = unique.enqueue(7)
+    with away() if at == "by a worker" else nullcontext(), transaction.atomic():
+        handle = unique.enqueue_many([(7,)])[0] if many else unique.enqueue(7)
+        id = handle.id
+    relay.relay()
+    assert (handle.refresh().state, handle.id) == ("duplicate", first.id)
+    assert (get_job(id), get_job(id, "default"), get_job(id).state) == (first, first, "queued")
+    with pytest.raises(JobFailed, match="not stored: duplicate"):
+        handle.wait(1)
+
+
+def test_to_cancel_a_duplicate_from_the_outbox_does_not_cancel_the_job_that_has_the_key(away: Any) -> None:
+    first = unique.enqueue(7)
+    with away(), transaction.atomic():
+        handle = unique.enqueue(7)
+    relay.relay()
+    assert not handle.cancel()
+    assert (handle.state, first.refresh().state) == ("duplicate", "queued")
+
+
+def test_of_equal_jobs_of_one_call_the_others_lead_to_the_first() -> None:
+    with transaction.atomic():
+        ids = [handle.id for handle in unique.enqueue_many([(7,), (7,), (8,)])]
+    assert [get_job(id).id for id in ids] == [ids[0], ids[0], ids[2]]
+
+
+@pytest.mark.parametrize("what", [replacing, debouncing], ids=["replace", "debounce"])
+def test_the_id_of_a_call_that_gave_another_job_its_arguments_leads_there(what: Any, away: Any) -> None:
+    first = what.enqueue_in(60, 7, "older")
+    with away(), transaction.atomic():
+        handle = what.enqueue_in(60, 7, "newer")
+        id = handle.id
+    relay.relay()
+    assert (handle.refresh().state, handle.id, get_job(id)) == ("duplicate", first.id, first)
+
+
 @pytest.mark.parametrize("what", ["replacing", "debouncing"])
 def test_newer_arguments_stay_when_an_older_call_comes_from_the_outbox(what: str, away: Any) -> None:
     task = globals()[what]
@@ -557,6 +606,16 @@ def test_a_workflow_starts_whole_and_once(away: Any) -> None:
         cancelled = chain(receipt.s(1), receipt.s(2)).enqueue()
     cancelled.cancel()
     assert (relay.relay(), cancelled.state, kept()) == (0, "cancelled", [])
+
+
+def test_a_workflow_that_a_lower_limit_leaves_no_room_for_is_held(away: Any) -> None:
+    with override_settings(DJANGO_JOBS=TEN), away(), transaction.atomic():
+        group(*[receipt.using(queue="ten").s(n) for n in range(10)]).enqueue()
+    with override_settings(DJANGO_JOBS={**TEN, "QUEUES": {"default": {}, "ten": {"MAX_LENGTH": 9}}}):
+        relay.relay()
+        row = rows("default").get()
+    assert row.is_held
+    assert "begins with 10 steps in queue 'ten', whose MAX_LENGTH is 9" in row.reason
 
 
 def test_a_batch_ends_after_its_jobs_have_come(away: Any) -> None:
@@ -831,6 +890,92 @@ def test_a_job_that_leaves_the_outbox_while_it_is_looked_for_is_found(
     assert get_job(handle.id).state == "queued"
 
 
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A context in which what the store has of jobs and workflows cannot be read."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailable("Nobody listens.")
+
+    @contextmanager
+    def is_unread(applies: bool = True) -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            for name in ("find", "workflow_fields") if applies else ():
+                patch.setattr(Store, name, refuse)
+            yield
+
+    return is_unread
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+@pytest.mark.parametrize("kind", ["workflow", "batch"])
+def test_a_workflow_and_a_batch_in_the_outbox_are_found_by_their_ids(
+    kind: str, is_back: bool, away: Any, unread: Any
+) -> None:
+    with away(), transaction.atomic():
+        handle = enqueued(kind, "flow")
+        assert (get_workflow(handle.id), get_workflow(handle.id).state) == (handle, "deferred")
+    with unread(not is_back):
+        found = get_workflow(handle.id)
+        assert (found, found.name, found.state, handle.state) == (handle, "flow", "deferred", "deferred")
+        with pytest.raises(JobFailed, match="deferred"):
+            handle.wait(1)
+        with pytest.raises(WorkflowNotFound if is_back else StoreUnavailable):
+            get_workflow(handle.id[:-1])
+    with pytest.raises(WorkflowNotFound):
+        found.retry()
+    while kept():
+        relay.relay()
+    assert (found.state, handle.state, get_workflow(handle.id).state) == ("running",) * 3
+
+
+def enqueued(kind: str, name: str) -> WorkflowHandle:
+    """Enqueue three jobs."""
+    if kind == "workflow":
+        flow = Workflow(name)
+        for n in range(3):
+            flow.add(receipt.s(n))
+        return flow.enqueue()
+    with Batch(name) as batch:
+        receipt.enqueue_many([(n,) for n in range(3)])
+    return batch.handle
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["only in the outbox", "read by a worker"])
+@pytest.mark.parametrize("kind", ["workflow", "batch"])
+def test_what_is_found_in_the_outbox_is_cancelled_as_a_whole(kind: str, is_read: bool, away: Any) -> None:
+    with away(), transaction.atomic():
+        handle = enqueued(kind, "flow")
+    left = list(rows("default"))
+    with suppress(KeyError), transaction.atomic():
+        found = get_workflow(handle.id)
+        found.cancel()
+        assert (found.state, kept()) == ("cancelled", [])
+        raise KeyError("rolled back")
+    assert (found.state, len(kept())) == ("deferred", len(left))
+    found.cancel()
+    assert (found.state, kept()) == ("cancelled", [])
+    if is_read:
+        rows("default").bulk_create(left)
+    relay.relay()
+    assert (found.state, counted()) == ("cancelled", 0)
+
+
+@pytest.mark.parametrize("get", [get_job, get_workflow])
+def test_in_async_code_a_look_into_the_outbox_says_what_to_call_instead(get: Any) -> None:
+    """And what the store has is found."""
+    known = chain(receipt.s(1)).enqueue() if get is get_workflow else receipt.enqueue(1)
+
+    async def look() -> None:
+        assert get(known.id) == known
+        with pytest.raises(SynchronousOnlyOperation, match=f"a{get.__name__}"):
+            get("bnone")
+        with pytest.raises(JobNotFound if get is get_job else WorkflowNotFound):
+            await {get_job: aget_job, get_workflow: aget_workflow}[get]("bnone")
+
+    asyncio.run(look())
+
+
 @pytest.mark.skipif(django.VERSION < (6, 0) and find_spec("django_tasks") is None, reason="needs Django's tasks")
 def test_a_task_in_the_outbox_is_ready(away: Any) -> None:
     from tests.tasks_project import add
@@ -841,3 +986,16 @@ def test_a_task_in_the_outbox_is_ready(away: Any) -> None:
     assert add.get_result(result.id) == result
     relay.relay()
     assert add.get_result(result.id) == result
+
+
+@pytest.mark.skipif(django.VERSION < (6, 0) and find_spec("django_tasks") is None, reason="needs Django's tasks")
+def test_the_result_of_a_task_that_was_a_duplicate_is_that_of_the_job_that_has_the_key(away: Any) -> None:
+    from tests.tasks_project import add
+
+    once = add.using(unique="queued")
+    first = once.enqueue(1, b=2)
+    with away(), transaction.atomic():
+        second = once.enqueue(1, b=2)
+    assert second.id != first.id
+    relay.relay()
+    assert add.get_result(second.id) == add.get_result(first.id)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -14,18 +15,20 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
+from django.test import override_settings
 
 from bench.monitor import sent_by_name
-from django_jobs import Batch, Discard, Fail, Snooze, browse, chain, group, job
+from django_jobs import Batch, Discard, Fail, Retry, Snooze, browse, chain, current_job, group, job
 from django_jobs.core.values import Attempt, Completed, Ended
 from django_jobs.execution.executor import Executor
+from django_jobs.execution.settle import settle
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.values.sizes import SETTLED_AT_ONCE, SETTLED_BYTES
 from django_jobs.worker.child.settler import Settler
-from django_jobs.workflows import engine
+from django_jobs.workflows import end_calls, engine
 from django_jobs.workflows.watching import Watch
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis
@@ -39,6 +42,12 @@ pytestmark = pytest.mark.redis
 @job(name="tests.budgets.nothing")
 def nothing() -> None:
     """Costs nothing itself."""
+
+
+@job(name="tests.budgets.goes_on_elsewhere")
+def goes_on_elsewhere() -> None:
+    if current_job().queue != "other":
+        raise Retry(queue="other", in_=0)
 
 
 @pytest.fixture
@@ -279,6 +288,27 @@ def test_waiting_for_3000_steps_takes_few_reads_and_fewer_while_nothing_happens(
         seen.append(len(calls))
     assert watch.look() is None
     assert max(seen) <= 16, seen
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["wait", "await_result"])
+def test_who_waits_for_a_job_on_its_way_to_another_queue_reads_it_less_often_the_longer_it_takes(
+    redis_store: Store, calls: list[str], is_async: bool
+) -> None:
+    with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": {"default": {}, "other": {}}}):
+        use_store(redis_store)
+        handle = goes_on_elsewhere.enqueue()
+        (claim,) = redis_store.claim("default", "w", 1, lease=30_000).claims
+        settle(redis_store, Executor(close_connections=False).attempt(claim, redis_store))
+        calls.clear()
+        with pytest.raises(TimeoutError):
+            asyncio.run(handle.await_result(2)) if is_async else handle.wait(2)
+        assert len(calls) <= 60, Counter(calls)
+        with ThreadPoolExecutor(1) as threads:
+            told = threads.submit(handle.wait, 20)
+            end_calls.follow(redis_store, "default")
+            (claim,) = redis_store.claim("other", "w", 1, lease=30_000).claims
+            settle(redis_store, Executor(close_connections=False).attempt(claim, redis_store))
+            assert told.result() is None
 
 
 def test_a_page_of_the_jobs_of_a_batch_is_one_round_trip(redis_store: Store, calls: list[str]) -> None:

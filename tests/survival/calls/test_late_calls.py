@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Added, Claim, Completed, Controls, Job, NewJob, State
+from django_jobs.core.values import Added, Claim, Completed, Completion, Controls, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
@@ -245,3 +245,26 @@ def test_a_number_written_by_a_foreign_hand_stops_nobody(store: Store) -> None:
         store.transport.client.hset(answers, channel, "999999:1:?")
     store.enqueue(QUEUE, [new("b")])
     assert run(store) == ["a", "b"]
+
+
+def write_higher_numbers(store: Store) -> None:
+    """Somebody writes a higher number into the entry of each channel."""
+    client = store.transport.client
+    for answers in client.scan_iter("*:answers"):
+        for channel in client.hkeys(answers):
+            client.hset(answers, channel, "999999:1:?")
+
+
+def test_nor_several_calls_in_one_round_trip(store: Store) -> None:
+    store.transport = store.transport.inner
+    ids = [f"order-{n}" for n in range(5)]
+    store.reserve(QUEUE, ids)
+    write_higher_numbers(store)
+    assert store.reserve(QUEUE, ids) == {}
+    store.enqueue(QUEUE, list(map(new, "abc")))
+    first, held = [store.claim(QUEUE, "worker", 1, lease=30_000).claims[0] for _ in range(2)]
+    assert store.complete(QUEUE, [Completed(first)]) == []
+    write_higher_numbers(store)
+    completion = Completion(QUEUE, [Completed(held)])
+    store.claim(QUEUE, "worker", 1, lease=30_000, completion=completion)
+    assert (completion.stale, store.get(QUEUE, held.id)) == ([], None)

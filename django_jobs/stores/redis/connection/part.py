@@ -231,7 +231,7 @@ class Part:
     def _run_each(self, calls: Sequence[OneCall]) -> list[Any]:
         """Do `_run` for each of these calls of scripts that write in a queue, in this order and in one round trip.
 
-        If the server refuses a call, a StoreError takes the place of its answer.  If the answer to one call is lost,
+        If the server refuses a call, a StoreError takes the place of its answer.  If the answers are lost,
         StoreUnavailable is raised: then each of the calls may have taken effect."""
         if len(calls) == 1:  # the usual reservation of one id: `_run` costs half as much
             ((script, queue, args, name),) = calls
@@ -253,11 +253,16 @@ class Part:
             for (*_, name), channel in zip(calls, channels, strict=True):
                 self._not_answered(channel, name, error)
             raise
-        for (*_, name), channel, reply in zip(calls, channels, replies, strict=True):
-            if not isinstance(reply, StoreError):
-                self._channels.answered(channel)
-            elif not isinstance(reply, StoreLate):  # as in _call
+        for i, ((script, queue, args, name), channel) in enumerate(zip(calls, channels, strict=True)):
+            if isinstance(replies[i], StoreLate):  # as in _call
+                try:
+                    replies[i] = self._run(script, queue, *args)
+                except StoreError as error:
+                    replies[i] = error
+            elif isinstance(replies[i], StoreError):
                 self._channels.unanswered(channel, name, refused=True)
+            else:
+                self._channels.answered(channel)
         return replies
 
     @property

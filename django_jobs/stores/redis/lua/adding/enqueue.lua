@@ -143,7 +143,7 @@ local function add(id, record, run_at, policy, schedule_run, expires, digest_of_
     if holder then
         return conflict(holder, record, run_at, policy, is_late, function(answer)
             if digest_of_call ~= '' then
-                remember(id, digest_of_call .. ':=' .. answer)
+                remember(id, digest_of_call .. ':=' .. answer .. '>' .. holder)
             end
             return answer
         end)

@@ -45,14 +45,15 @@ if entry then
     local at = call('ZSCORE', remembered_at, id)
     stored = call('HGET', jobs, id)
     if not stored and at and tonumber(at) + tonumber(ARGV[4]) > now then
-        return reply(sub(entry, 1, 6) == 'moved:' and 'moved' or match(entry, ':=(%a+)$') or 'exists') -- as in answer_to()
+        return reply(sub(entry, 1, 6) == 'moved:' and 'moved' or match(entry, ':=(%a+)') or 'exists') -- as in answer_to()
     end
 end
-if not stored and digest and locker(digest) then
+local holder = not stored and digest and locker(digest)
+if holder then
     stored = call('HGET', jobs, id)
     if not stored then
         if remember_as ~= '' then
-            call('HSET', remembered, id, remember_as .. ':=duplicate')
+            call('HSET', remembered, id, remember_as .. ':=duplicate>' .. holder)
             call('ZADD', remembered_at, now, id)
         end
         return reply('duplicate')

@@ -37,7 +37,7 @@ for i = 1, total do
     local digest = digests[i] ~= '' and digests[i]
     local at = known[i] and not stored[i] and call('ZSCORE', remembered_at, ids[i])
     if at and tonumber(at) + tonumber(ARGV[5]) > now then
-        result[i] = sub(known[i], 1, 6) == 'moved:' and 'moved' or match(known[i], ':=(%a+)$') or 'exists' -- answer_to()
+        result[i] = sub(known[i], 1, 6) == 'moved:' and 'moved' or match(known[i], ':=(%a+)') or 'exists' -- answer_to()
         stored[i] = true
     elseif stored[i] then
         -- same bytes except for the time: this call was repeated; other bytes: the id exists
@@ -47,10 +47,11 @@ for i = 1, total do
             or (rest ~= '' and sub(stored[i], 1, size) == head and match(stored[i], '^%d+(.*)$', size + 1) == rest))
         result[i] = same and 'added' or 'exists'
     elseif digest and (locked[digest] or held[i] and locker(digest)) then
+        local holder = locked[digest] or locker(digest)
         stored[i] = not locked[digest] -- there may be no room for the job of this call that is to have the key
         result[i] = 'duplicate'
         local list = stored[i] and refused or kept_out
-        list[#list + 1] = ids[i]
+        list[#list + 1] = {ids[i], ARGV[7] .. ':=duplicate>' .. holder}
     elseif n >= most then
         result[i] = 'full'
     else
@@ -58,7 +59,7 @@ for i = 1, total do
         n = n + 1
         if digest then
             local ends = ARGV[first + 6] ~= '' and now + tonumber(ARGV[first + 6]) or 0 -- as in lock()
-            locked[digest] = true
+            locked[digest] = ids[i]
             locks[#locks + 1] = digest
             locks[#locks + 1] = format('%d:', ends) .. ids[i]
         end
@@ -71,20 +72,21 @@ for i = 1, total do
         result[i] = 'added'
     end
 end
-local function remember_all(some, value)
+-- `some`: pairs of an id and the value with which it is remembered.
+local function remember_all(some)
     if ARGV[7] == '' or #some == 0 then
         return
     end
     local values, times = {}, {}
     for i = 1, #some do
-        values[2 * i - 1], values[2 * i] = some[i], value
-        times[2 * i - 1], times[2 * i] = time, some[i]
+        values[2 * i - 1], values[2 * i] = some[i][1], some[i][2]
+        times[2 * i - 1], times[2 * i] = time, some[i][1]
     end
     redis.pcall('HSET', remembered, unpack(values))
     redis.pcall('ZADD', remembered_at, unpack(times))
 end
 
-remember_all(refused, ARGV[7] .. ':=duplicate')
+remember_all(refused)
 if n == 0 then
     return reply(result)
 end
@@ -127,10 +129,10 @@ end
 if ARGV[7] ~= '' then
     local new = {}
     for i = 1, n do
-        new[i] = fields[2 * i - 1]
+        new[i] = {fields[2 * i - 1], ARGV[7]}
     end
-    remember_all(new, ARGV[7])
-    remember_all(kept_out, ARGV[7] .. ':=duplicate')
+    remember_all(new)
+    remember_all(kept_out)
 end
 for name, by in pairs(by_name) do
     if type(redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by)) == 'table' then -- as in count()

@@ -1,8 +1,8 @@
 -- Ids that must not be used again, although their job has left the store.  `remembered` maps id → digest, or
 -- "digest:state" once the job has gone, "digest:>number>queue" if it has left for another queue after the attempt of this
 -- number, "moved:number" if another queue has the id (vacate.lua), "void", or
--- "digest:=answer" if another job had the unique key: the same call, sent again after the holder has ended, gets the same
--- answer.  The score in `remembered_at` is the time when it was enqueued, later when it ended.
+-- "digest:=answer>holder" if another job had the unique key: the same call, sent again after the holder has ended, gets
+-- the same answer, and who asks for the id finds the holder.  The score in `remembered_at` is the time when it was enqueued, later when it ended.
 --! on demand
 --! keys remembered remembered_at
 
@@ -20,7 +20,7 @@ end
 
 -- The answer to the call that enqueues an id which is remembered as `value`.
 local function answer_to(value)
-    return string.sub(value, 1, 6) == 'moved:' and 'moved' or string.match(value, ':=(%a+)$') or 'exists'
+    return string.sub(value, 1, 6) == 'moved:' and 'moved' or string.match(value, ':=(%a+)') or 'exists'
 end
 
 local anything_remembered
