@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import django
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 from django.test import override_settings
@@ -973,7 +973,7 @@ def test_in_async_code_a_look_into_the_outbox_says_what_to_call_instead(get: Any
         with pytest.raises(JobNotFound if get is get_job else WorkflowNotFound):
             await {get_job: aget_job, get_workflow: aget_workflow}[get]("bnone")
 
-    asyncio.run(look())
+    async_to_sync(look)()
 
 
 @pytest.mark.skipif(django.VERSION < (6, 0) and find_spec("django_tasks") is None, reason="needs Django's tasks")
