@@ -115,7 +115,7 @@ class JobHandle(Generic[V]):
         if info is None:
             raise _not_found(self.id)
         is_duplicate = info.id != self.id
-        self.show(info, final=ran_here().is_over(info.id))
+        self.show(info)
         if is_duplicate:  # a worker has sent it from the outbox, and another job had its unique key
             self.id, self.state, self._info = info.id, DUPLICATE, None
 
@@ -126,7 +126,8 @@ class JobHandle(Generic[V]):
 
     def show(self, info: JobInfo, *, final: bool = False) -> None:
         """Take over a JobInfo that was read elsewhere; `final`: it can never change again."""
-        self._info, self.state, self._is_final, self.queue = info, info.state, final, info.queue
+        self._info, self.state, self.queue = info, info.state, info.queue
+        self._is_final = final or ran_here().is_over(info.id)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -341,7 +342,7 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
         if info is None:
             return None
         handle = JobHandle(info.id, name_of(info.record), info.queue)
-        handle.show(info, final=ran_here().is_over(info.id))
+        handle.show(info)
         return handle
 
     handle = outbox.accepted(stored_job, lambda: _kept_job(id, queue))

@@ -36,6 +36,7 @@ for i = 1, total do
     local first = FIRST + STRIDE * (i - 1)
     local digest = digests[i] ~= '' and digests[i]
     local at = known[i] and not stored[i] and call('ZSCORE', remembered_at, ids[i])
+    local holder = digest and not stored[i] and (locked[digest] or held[i] and locker(digest))
     if at and tonumber(at) + tonumber(ARGV[5]) > now then
         result[i] = sub(known[i], 1, 6) == 'moved:' and 'moved' or match(known[i], ':=(%a+)') or 'exists' -- answer_to()
         stored[i] = true
@@ -46,8 +47,7 @@ for i = 1, total do
         local same = (in_doubt or ARGV[7] == '') and (stored[i] == head -- as in seen()
             or (rest ~= '' and sub(stored[i], 1, size) == head and match(stored[i], '^%d+(.*)$', size + 1) == rest))
         result[i] = same and 'added' or 'exists'
-    elseif digest and (locked[digest] or held[i] and locker(digest)) then
-        local holder = locked[digest] or locker(digest)
+    elseif holder then
         stored[i] = not locked[digest] -- there may be no room for the job of this call that is to have the key
         result[i] = 'duplicate'
         local list = stored[i] and refused or kept_out
