@@ -191,8 +191,11 @@ def redis_server() -> Iterator[str]:
     if (url := os.environ.get("REDIS_URL")) and not os.environ.get("SERVER"):
         yield url
         return
-    with running_redis() as url:
+    with running_redis() as url, redis.Redis.from_url(url) as client:
+        before = client.config_get()
         yield url
+        changed = {name for name, value in client.config_get().items() if before[name] != value}
+        assert not changed, f"a test left settings of the shared server changed: {changed} (use `configured`)"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import redis
@@ -116,6 +116,19 @@ def running_redis(*options: str) -> Iterator[str]:
         if guard is not None:
             _stop(guard)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def configured(client: redis.Redis, **values: Any) -> Iterator[None]:
+    """Change settings of a server that others use too, and set them back as they were."""
+    before = {name: client.config_get(name)[name] for name in (name.replace("_", "-") for name in values)}
+    for name, value in zip(before, values.values(), strict=True):
+        client.config_set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            client.config_set(name, value)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store, reconciling
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.reconciling import REPAIRED_AT_ONCE, STEP
+from tests.support.backends.servers import configured
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump
 from tests.support.fsck import fsck
@@ -304,18 +305,17 @@ def test_one_misplaced_job_of_many_is_found_in_steps_that_hold_nobody_up(
     for first in range(0, MANY, 1000):
         law_store.enqueue(QUEUE, [new_job(f"job-{n}", virtual.now) for n in range(first, first + 1000)])
     raw.zrem(key["queued"], "job-7")
-    raw.config_set("slowlog-log-slower-than", 50_000)
-    raw.slowlog_reset()
-    steps, mended = 0, Counter[str]()
-    while not mended:
-        began = monotonic()
-        mended.update({kind: n for kind, n in law_store.reconcile(QUEUE).items() if n})
-        pace.within(began, STEP + 0.5, "one step")
-        steps += 1
-        assert mended or law_store.is_walking(QUEUE), "the next step goes on"
-        assert steps < MANY / REPAIRED_AT_ONCE
-    slow = [entry["duration"] for entry in raw.slowlog_get()]
-    raw.config_set("slowlog-log-slower-than", 10_000)
+    with configured(raw, slowlog_log_slower_than=50_000):
+        raw.slowlog_reset()
+        steps, mended = 0, Counter[str]()
+        while not mended:
+            began = monotonic()
+            mended.update({kind: n for kind, n in law_store.reconcile(QUEUE).items() if n})
+            pace.within(began, STEP + 0.5, "one step")
+            steps += 1
+            assert mended or law_store.is_walking(QUEUE), "the next step goes on"
+            assert steps < MANY / REPAIRED_AT_ONCE
+        slow = [entry["duration"] for entry in raw.slowlog_get()]
     pace.took(max(slow, default=0) / 1_000_000, 0.05, f"of Redis in {steps} steps: {slow}")
     while any(law_store.reconcile(QUEUE).values()) or law_store.is_walking(QUEUE):
         steps += 1
