@@ -306,6 +306,8 @@ def clean(value: object, limit: int, *, keep_end: bool = False) -> str:
     except Exception as unprintable:
         text = f"(str() of this {type(value).__name__} raised {type(unprintable).__name__})"
     text = text[-limit:] if keep_end else text[:limit]
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text  # the usual text, at a tenth of the price
     data = text.translate(_CONTROLS).encode("utf-8", "replace")
     if len(data) > limit:
         data = data[-limit:] if keep_end else data[:limit]

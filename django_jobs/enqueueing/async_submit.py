@@ -24,7 +24,7 @@ from django_jobs.enqueueing.batching import Batcher, Refused
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.request import EncodedJob, NewJobRequest
 from django_jobs.enqueueing.sending import settings_of, show_first
-from django_jobs.enqueueing.submit import make_ready, submit
+from django_jobs.enqueueing.submit import make_ready, submit, wants_commit
 from django_jobs.exceptions import JobsError, StoreError, StoreUnavailable
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.runtime.database_connections import in_transaction_anywhere
@@ -67,14 +67,14 @@ async def asubmit(request: NewJobRequest) -> JobHandle:
 def _needs_sync_thread(request: NewJobRequest, settings: Settings) -> bool:
     """Return whether sync code has a say in this call, or the call may wait for more than the store's answer."""
     options = request.definition.options
-    waits_for_commit = settings.on_commit if request.on_commit is None else request.on_commit
+    wants = wants_commit(request.on_commit, settings)
     return bool(
         not is_made()
         or settings.eager
         or settings.enqueue_middleware
         or job_enqueued.receivers
         # The transaction of any thread may be that of the thread for sync code, which the caller wants to wait for.
-        or (waits_for_commit and (settings.outbox == "always" or in_transaction_anywhere(settings.database)))
+        or (wants and (settings.outbox == "always" or in_transaction_anywhere(settings.database)))
         or membership.current.get() is not None
         or request.id is not None  # its reservation may need another server, for which the others must not wait
         or settings_of(request.queue, settings).on_full == "block"

@@ -183,12 +183,14 @@ def _add(request: NewJobRequest) -> JobHandle:
     return ready.handle
 
 
-def waits_for_commit(on_commit: bool | None, settings: Settings) -> bool:
-    """Return whether the caller is inside atomic() and what is enqueued here should wait for the commit.
+def wants_commit(on_commit: bool | None, settings: Settings) -> bool:
+    """Return what the call says of `on_commit`; None: what the setting says."""
+    return settings.on_commit if on_commit is None else on_commit
 
-    `on_commit`: what the call says; None: the setting counts."""
-    wanted = settings.on_commit if on_commit is None else on_commit
-    if not wanted or not in_transaction(settings.database):
+
+def waits_for_commit(on_commit: bool | None, settings: Settings) -> bool:
+    """Return whether the caller is inside atomic() and what is enqueued here should wait for the commit."""
+    if not wants_commit(on_commit, settings) or not in_transaction(settings.database):
         return False
     return not (settings.eager and captures.never_commits(settings.database))
 
@@ -196,8 +198,7 @@ def waits_for_commit(on_commit: bool | None, settings: Settings) -> bool:
 def is_kept(on_commit: bool | None, settings: Settings) -> bool:
     """Return whether what is enqueued here is written into the outbox first: it waits for a commit, or OUTBOX is
     "always".  Nothing is if the caller asks the store now, or where jobs run at once (EAGER)."""
-    wanted = settings.on_commit if on_commit is None else on_commit
-    if not settings.outbox or not wanted or settings.eager:
+    if not settings.outbox or not wants_commit(on_commit, settings) or settings.eager:
         return False
     return settings.outbox == "always" or in_transaction(settings.database)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
@@ -79,9 +79,7 @@ class WorkflowHandle:
         """All that is known of it but its steps.  Raises WorkflowNotFound."""
         found = reading.read(self.store, self.id)
         if found is None:
-            raise WorkflowNotFound(
-                f"There is no workflow or batch with the id {self.id!r}. One is kept for HISTORY['ttl'] after its end."
-            )
+            raise self._not_found()
         return found
 
     @property
@@ -97,10 +95,17 @@ class WorkflowHandle:
         if self._store is not None:
             return self.info
         found = outbox.accepted(lambda: reading.read(self.store, self.id), self._look_into_outbox)
-        return self.info if found is None else found if isinstance(found, WorkflowInfo) else None
+        if found is None:
+            raise self._not_found()
+        return found if isinstance(found, WorkflowInfo) else None
 
-    def _look_into_outbox(self) -> WorkflowInfo | Literal[True] | None:
-        """Defer it, and return True, if the outbox has it."""
+    def _not_found(self) -> WorkflowNotFound:
+        return WorkflowNotFound(
+            f"There is no workflow or batch with the id {self.id!r}. One is kept for HISTORY['ttl'] after its end."
+        )
+
+    def _look_into_outbox(self) -> WorkflowInfo | outbox.Kept | None:
+        """Defer it, and return its row, if the outbox has it."""
         of_batch = self.id.startswith("b")
         wanted = {"batch": self.id} if of_batch else {"kind": outbox.EntryKind.WORKFLOW, "key": self.id}
         row = outbox.find_row(**wanted)
@@ -112,8 +117,9 @@ class WorkflowHandle:
             self.name = bytes(fields["name"]).decode(errors="replace")
             firsts = [(start.queue, start.new.id) for start in first_steps(fields)]
             self._fields = fields if of_batch else {}
-        self.deferred(outbox.Kept(row.token, get_settings().database, batch=self.id if of_batch else ""), firsts)
-        return True
+        kept = outbox.Kept(row.token, get_settings().database, batch=self.id if of_batch else "")
+        self.deferred(kept, firsts)
+        return kept
 
     def _is_waiting(self) -> bool:
         """Return whether it is not in the store yet, as far as is known here."""

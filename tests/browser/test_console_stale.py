@@ -21,7 +21,7 @@ from tests.support.backends.redis_process import RedisServer
 from tests.support.console_data import Filler, shop_jobs, worker_info
 from tests.support.pace import Pace
 
-pytestmark = [pytest.mark.browser, pytest.mark.timed, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.timed(beside=1), pytest.mark.django_db(transaction=True)]
 
 PROMISE = 5.0
 SIGN = "#jobs-stale"

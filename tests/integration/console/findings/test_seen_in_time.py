@@ -31,7 +31,7 @@ from tests.integration.workers import WorkerSite
 from tests.support.dose import dose
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db, pytest.mark.timed]
+pytestmark = [pytest.mark.django_db, pytest.mark.timed(beside=1)]
 urlpatterns = [path("admin/", admin.site.urls), path("jobs/", include("django_jobs.api.urls"))]
 
 #: Seconds.
