@@ -44,7 +44,6 @@ class Done:
     taken: Mapping[str, str] = field(default_factory=dict)
 
     def plus(self, other: Done) -> Done:
-        """Return both together."""
         moved, asked, held = [*self.moved, *other.moved], [*self.asked, *other.asked], [*self.held, *other.held]
         return Done(moved, asked, held, {**self.taken, **other.taken})
 

@@ -46,14 +46,12 @@ _LABELS: Mapping[str, Text] = {
 
 
 def verb_label(verb: str) -> str:
-    """Return the name of a verb."""
     if verb in _LABELS:
         return str(_LABELS[verb])
     return str(labels.verb_label(verb)) if verb in labels.VERBS else verb
 
 
 def kind_label(kind: str) -> str:
-    """Return the name of a kind of thing."""
     return str(dict(ObjectKind.choices).get(kind, kind))
 
 

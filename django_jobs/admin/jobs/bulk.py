@@ -28,7 +28,6 @@ def bulk_list(console: Console) -> HttpResponse:
 
 
 def row(operation: bulk.Operation) -> dict[str, Any]:
-    """Return an operation with its texts."""
     return {
         "operation": operation,
         "label": labels.verb_label(operation.verb, operation.state),

@@ -43,16 +43,12 @@ DAY = 86_400_000
 
 
 class NoteForm(forms.Form):
-    """A note about an error."""
-
     note = forms.CharField(
         label=gettext_lazy("Note"), required=False, max_length=errors.LONGEST_NOTE, widget=forms.Textarea({"rows": 2})
     )
 
 
 class ErrorRow(NamedTuple):
-    """An error in the list."""
-
     error: Error
     url: str
     spark: Sparkline
@@ -93,7 +89,6 @@ def error_page(console: Console, id: str) -> HttpResponse:
 
 
 def show(console: Console, error: Error, form: NoteForm) -> HttpResponse:
-    """Show one error."""
     listed = jobs(console, error)
     context = {
         "error": error,
@@ -126,7 +121,6 @@ def post(console: Console, error: Error) -> HttpResponse:
 
 
 def row(console: Console, error: Error, today: date) -> ErrorRow:
-    """Return an error as a row."""
     return ErrorRow(error, console.url("error", error.id), sparkline(error, today), acts(console, error))
 
 
@@ -166,7 +160,6 @@ def shown_messages(console: Console, found: list[JobInfo]) -> list[str]:
 
 
 def job_row(info: JobInfo) -> dict[str, Any]:
-    """Return a job as a row."""
     release = info.attempts[-1].release if info.attempts else ""
     return {"id": info.id, "queue": info.queue, "name": name_of(info.record), "at": info.at, "release": release}
 
@@ -183,24 +176,20 @@ def store_day() -> date:
 
 
 def spell(day: date) -> str:
-    """Return a day as charts show it."""
     return formats.date_format(day, "SHORT_DATE_FORMAT")
 
 
 def texts(days: list[date], counts: list[int]) -> list[str]:
-    """Return what each bar says."""
     return [f"{spell(day)}: {failed_text(n)}" for day, n in zip(days, counts, strict=True)]
 
 
 def sparkline(error: Error, today: date) -> Sparkline:
-    """Return the chart for a row."""
     days, counts = by_day(error, today)
     drawn, _top = stacked([("bad", counts)], texts(days, counts), SMALL)
     return Sparkline(drawn, f"{_('Last 30 days')}: {failed_text(sum(counts))}", *SMALL)
 
 
 def chart(console: Console, error: Error) -> Chart:
-    """Return the chart of the page."""
     days, counts = by_day(error, store_day())
     drawn, top = stacked([("bad", counts)], texts(days, counts))
     title, sums = _("Failed attempts per day (UTC)"), [("bad", failed_text(sum(counts)))]

@@ -48,7 +48,6 @@ RUNNING = 12
 
 
 def worker_rows(workers: Iterable[WorkerInfo], now: int) -> list[WorkerRow]:
-    """Return the rows, sorted by name."""
     return [worker_row(worker) for worker in sorted(workers, key=lambda worker: worker.name)]
 
 
@@ -91,23 +90,19 @@ def worker_row(worker: WorkerInfo) -> WorkerRow:
 
 
 def child_row(child: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a child process of the worker."""
     row: dict[str, Any] = {key: str(child.get(key, "")) for key in ("name", "pid", "lane")}
     return row | {"memory": number(child.get("memory")), "busy": len(listed(child.get("jobs")))}
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def job_row(job: Any) -> dict[str, Any]:
-    """Return the row of a job that the worker reports as running."""
     if not isinstance(job, dict):
         return {"name": str(job), "id": "", "queue": "", "since": 0}
     return {key: str(job.get(key, "")) for key in ("name", "id", "queue")} | {"since": number(job.get("since"))}
 
 
 def number(value: Any) -> int:
-    """Return the value if it is a number, else 0."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else 0

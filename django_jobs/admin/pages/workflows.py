@@ -117,7 +117,6 @@ def show(console: Console, info: WorkflowInfo) -> HttpResponse:
 
 
 def batch_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, Any]:
-    """Return a page of the jobs of a batch."""
     after = console.request.GET.get("after", "")[:255]
     try:
         found = browse.batch_jobs(info, state, after=after, limit=STEPS)
@@ -186,7 +185,6 @@ class Shown:
 def shown(
     console: Console, steps: list[StepInfo], drawn: graph.Drawing, place: int, jobs: Mapping[str, JobInfo]
 ) -> Shown:
-    """Return a box as the page shows it."""
     box = drawn.boxes[place]
     many = len(box.steps)
     label = (
@@ -256,7 +254,6 @@ def post(console: Console, info: WorkflowInfo) -> HttpResponse:
 
 
 def confirm(console: Console, info: WorkflowInfo, verb: str, form: forms.Form | None, held: int) -> HttpResponse:
-    """Show the page that asks for confirmation."""
     title = _("Cancel this workflow?") if verb == "cancel" else _("Retry the dead steps?")
     context = row_of(info) | {"title": title, "verb": verb, "form": form, "held": held, "left": info.total - info.ended}
     return console.render("workflow_confirm.html", title, context, here="workflows")

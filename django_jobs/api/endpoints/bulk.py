@@ -162,7 +162,6 @@ def as_remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -
 
 
 def described(request: HttpRequest, item: schemas.BulkJob, id: str | None, answer: Answer) -> dict[str, Any]:
-    """Return the answer for one job as shown."""
     if isinstance(answer, Exception):
         return refused(request, item.name, id, answer)
     return {"name": item.name, "id": id, "status": answer[0], "job": answer[1]}

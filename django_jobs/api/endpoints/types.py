@@ -212,7 +212,6 @@ def remote_type(kind: RemoteType, principal: Principal) -> dict[str, Any]:
 
 
 def local_type(definition: JobDefinition) -> dict[str, Any]:
-    """Return a type written in Python as shown."""
     return {
         "name": definition.name,
         "queue": definition.queue,

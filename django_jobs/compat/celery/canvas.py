@@ -38,7 +38,6 @@ class Element:
         raise NotImplementedError
 
     def delay(self, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue it with these arguments."""
         return self.apply_async(args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -131,12 +130,10 @@ class Signature(Element):
 
     @property
     def task(self) -> str:
-        """The name of the task."""
         return str(self.type.name)
 
     @property
     def name(self) -> str:
-        """The name of the task."""
         return self.task
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -155,7 +152,6 @@ class Signature(Element):
         return self.clone(args, kwargs, **options)
 
     def set(self, immutable: bool | None = None, **options: Any) -> Signature:
-        """Set options of the call, and return this signature."""
         check_call(self.task, {**self.options, **options})
         self.options.update(options)
         self.immutable = self.immutable if immutable is None else immutable
@@ -329,7 +325,6 @@ class group(Element):
         return self
 
     def link(self, callback: Element) -> Any:
-        """Raises Unsupported."""
         raise Unsupported(f"group.link(…): {_REMEDIES['link']}")
 
     def link_error(self, errback: Element) -> Any:
@@ -367,7 +362,6 @@ class chord(Element):
         return self.header.tasks
 
     def __call__(self, body: Element | None = None, **options: Any) -> Any:
-        """Enqueue it."""
         return chord(self.header, body or self.body).apply_async(**options)
 
     def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> chord:
@@ -419,11 +413,9 @@ class chunks(Element):
         self._parts = [starmap(part) for part in iter(lambda: list(itertools.islice(items, n)), [])]
 
     def group(self) -> group:
-        """Return the group of its parts."""
         return group(self._parts)
 
     def __call__(self, **options: Any) -> Any:
-        """Enqueue it."""
         return self.group().apply_async(**options)
 
     def apply_async(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
@@ -431,7 +423,6 @@ class chunks(Element):
         return self.group().apply_async(**options)
 
     def link(self, callback: Element) -> Any:
-        """Raises Unsupported."""
         raise Unsupported(f"chunks.link(…): {_REMEDIES['link']}")
 
     def link_error(self, errback: Element) -> Any:

@@ -61,16 +61,13 @@ class Context:
 
     @property
     def time_limit(self) -> float | None:
-        """The hard limit, in seconds."""
         return self.timelimit[0]
 
     @property
     def soft_time_limit(self) -> float | None:
-        """The soft limit, in seconds."""
         return self.timelimit[1]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or the default."""
         return getattr(self, name, default)
 
     def __getattr__(self, name: str) -> Any:

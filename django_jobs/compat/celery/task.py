@@ -255,8 +255,6 @@ class Task:
 
 
 class TaskDefinition(JobFunction[..., ..., Any, Any]):
-    """The job behind a task."""
-
     def __init__(self, task: Task, **options: Any) -> None:
         super().__init__(_body(task), name=task.name, **options)
         self.task = task

@@ -30,8 +30,6 @@ class CommandResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """One subcommand of `manage.py jobs`."""
-
     help: str
     arguments: Callable[[ArgumentParser], None]
     run: Callable[[Mapping[str, Any]], CommandResult]
@@ -50,7 +48,6 @@ def limit_of(options: Mapping[str, Any]) -> int:
 
 
 def as_json(data: Any) -> str:
-    """Return the output of `--json`."""
     return json.dumps(data, indent=2, ensure_ascii=False, default=str)
 
 

@@ -157,7 +157,6 @@ def names(server: ServerFacts) -> Iterator[CheckLine]:
 
 
 def known(name: str) -> bool:
-    """Return whether a job with that name is registered."""
     return registry.find(name) is not None
 
 

@@ -179,7 +179,6 @@ def job_errors(options: Mapping[str, Any]) -> CommandResult:
 
 
 def error_row(error: errors.Error) -> list[object]:
-    """Return an error as one line."""
     times = [iso(error.seen.first), iso(error.seen.last)]
     where = error.place or next(iter(error.messages), "")
     return [error.id, error.state, error.seen.number, *times, error.last_release, error.type, where]

@@ -60,7 +60,6 @@ def all_lines(server: ServerFacts) -> list[CheckLine]:
 
 
 def worst_first(lines: Iterable[CheckLine]) -> list[CheckLine]:
-    """Return the lines, errors first."""
     return sorted(lines, key=lambda each: ("error", "warning", "ok").index(each.level))
 
 
