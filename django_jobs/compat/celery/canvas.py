@@ -66,12 +66,12 @@ class Element:
 
     def link(self, callback: Element) -> Any:
         """Enqueue `callback` when it has succeeded, a chain its last task, with the result.  Returns `callback`."""
-        self._callbacks["link"] = [*_listed(self._callbacks.get("link")), callback]
+        self._callbacks["link"] = [*listed(self._callbacks.get("link")), callback]
         return callback
 
     def link_error(self, errback: Element) -> Any:
         """Enqueue `errback` when it, of a chain any task, has failed for good, with the id.  Returns `errback`."""
-        self._callbacks["link_error"] = [*_listed(self._callbacks.get("link_error")), errback]
+        self._callbacks["link_error"] = [*listed(self._callbacks.get("link_error")), errback]
         return errback
 
     def on_error(self, errback: Element) -> Element:
@@ -247,7 +247,7 @@ class chain(Element):
     def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> chain:
         first, *others = self.tasks
         made = chain(first._with(args, kwargs, _without(options, "link", "link_error")), *others)
-        made._callbacks = {name: [*_listed(self._callbacks.get(name)), *_listed(options.get(name))] for name in _BACK}
+        made._callbacks = {name: [*listed(self._callbacks.get(name)), *listed(options.get(name))] for name in _BACK}
         return made
 
     def apply_async(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
@@ -472,7 +472,7 @@ _REMEDIES = {
 
 def _parts(made: Signature | chain, option: str) -> list[Element]:
     """Return the parts of `link` or `link_error`.  Raises Unsupported for anything else."""
-    found = _listed(made._callbacks.get(option))
+    found = listed(made._callbacks.get(option))
     for each in found:
         if not isinstance(each, Element):
             raise Unsupported(
@@ -528,7 +528,8 @@ def _back_to(lasts: Sequence[Step], before: Sequence[Step]) -> Sequence[Step]:
     return found
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """Return the callbacks that an option of a call names: one, several or none."""
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple | set) else [value]
