@@ -12,9 +12,8 @@ from django_jobs.core import registry
 from django_jobs.core.times import Times, bound_of
 from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.enqueueing.keys import limit_now
-from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.checked import is_moment, list_of, running_in
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.record import job_in, name_of
 from django_jobs.stores import get_store
 from django_jobs.workflows.reading import WorkflowInfo
 
@@ -147,17 +146,14 @@ def _with_flows(jobs: Sequence[LongRun], infos: Mapping[tuple[str, str], JobInfo
 
 def _batch_of(job: LongRun, infos: Mapping[tuple[str, str], JobInfo]) -> str:
     info = infos.get((job.queue, job.id)) or get_store().get(job.queue, job.id)
-    try:
-        return decode(info.id, info.queue, info.record).controls.workflow or "" if info is not None else ""
-    except CorruptRecord:
-        return ""
+    record = job_in(info) if info is not None else None
+    return (record.controls.workflow if record is not None else None) or ""
 
 
 def _at_limit(job: LongRun, info: JobInfo) -> LongRun:
     """Add who holds the slots of its limit, and how many jobs wait for one, if all slots are taken."""
-    try:
-        record = decode(info.id, info.queue, info.record)
-    except CorruptRecord:
+    record = job_in(info)
+    if record is None:
         return job
     key, limit = record.controls.limit_key, limit_now(record)
     if key is None or not limit:
