@@ -64,7 +64,10 @@ def error_list(console: Console) -> HttpResponse:
     today = store_day()
     numbers = {state: sum(each.state == state for each in inbox.errors) for state in STATES}
     context = {
-        "rows": [row(console, each, today) for each in found[:ERRORS]],
+        "rows": [
+            ErrorRow(each, console.url("error", each.id), sparkline(each, today), acts(console, each))
+            for each in found[:ERRORS]
+        ],
         "more": max(0, len(found) - ERRORS),
         "tabs": [(state, STATES[state], numbers[state], state == chosen) for state in STATES],
         "forgotten": inbox.forgotten,
@@ -118,10 +121,6 @@ def post(console: Console, error: Error) -> HttpResponse:
     url = console.url("errors") if "list" in console.request.POST else console.url("error", error.id)
     said = _("The note is kept.") if act == "note" else _("The error is: %(state)s.") % {"state": STATES[error.state]}
     return console.back(url, messages.SUCCESS, said)
-
-
-def row(console: Console, error: Error, today: date) -> ErrorRow:
-    return ErrorRow(error, console.url("error", error.id), sparkline(error, today), acts(console, error))
 
 
 def acts(console: Console, error: Error) -> list[tuple[str, Any]]:
