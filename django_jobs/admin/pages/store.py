@@ -32,7 +32,6 @@ def store_page(console: Console) -> HttpResponse:
 
 
 def server_facts(server: ServerFacts) -> Iterator[tuple[str, str | SafeString]]:
-    """Yield what the server tells of itself."""
     about = server.about
     yield _("Server"), f"{about.get('server', 'redis').capitalize()} {known(about, 'version')}"
     yield _("Address"), about.get("address", "")
@@ -65,7 +64,6 @@ def role(about: Mapping[str, str]) -> str:
 
 
 def our_facts(console: Console, server: ServerFacts) -> Iterator[tuple[str, str]]:
-    """Yield what this application measures."""
     yield _("One call took"), duration(server.call_ms)
     yield _("Difference of the clocks"), _("%(seconds)s s") % {"seconds": f"{server.clock_off:+.2f}"}
     yield _("Queues"), number(len(console.counted.names))

@@ -60,7 +60,6 @@ def workflow_list(console: Console) -> HttpResponse:
 
 
 def row_of(info: WorkflowInfo) -> dict[str, Any]:
-    """Return what lists and pages show of a workflow."""
     return {
         "info": info,
         "title": title_of(info),
@@ -167,8 +166,6 @@ def graph_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A box and its texts."""
-
     box: graph.Box
     #: the address that it leads to; "" if there is nothing to see.
     url: str

@@ -132,9 +132,7 @@ class Signature(Element):
     def task(self) -> str:
         return str(self.type.name)
 
-    @property
-    def name(self) -> str:
-        return self.task
+    name = task
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the task here and now."""

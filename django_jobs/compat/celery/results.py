@@ -33,6 +33,9 @@ class Result:
     def children(self) -> Any:
         raise Unsupported("AsyncResult.children: children of a task are not recorded. Use a Batch and its steps.")
 
+    def forget(self) -> None:
+        """Do nothing: a result leaves the store by itself, and that of an eager task is in this process only."""
+
     def __getattr__(self, name: str) -> Any:
         remedy = OF_RESULTS.get(name)
         raise AttributeError(f"{type(self).__name__} has no {name}" + (f": {remedy}" if remedy else "."))
@@ -186,9 +189,6 @@ class AsyncResult(Result):
         if (job := self._seen()) is not None:
             job.cancel(terminate=terminate)
 
-    def forget(self) -> None:
-        """Do nothing: a result leaves the store by itself."""
-
 
 class GroupResult(Result):
     """The results of a group, in the order of its tasks."""
@@ -238,9 +238,6 @@ class GroupResult(Result):
         for each in self.results:
             each.revoke(terminate=terminate, signal=signal)
 
-    def forget(self) -> None:
-        """Do nothing: a result leaves the store by itself."""
-
     @staticmethod
     def save(*_: Any, **__: Any) -> None:
         raise Unsupported("GroupResult.save(), restore(): store the ids of its results, and use AsyncResult(id).")
@@ -277,6 +274,3 @@ class EagerResult(Result):
 
     def revoke(self, *_: Any, **__: Any) -> None:
         """Do nothing: it has run."""
-
-    def forget(self) -> None:
-        """Do nothing: it is in this process only."""
