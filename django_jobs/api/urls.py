@@ -70,7 +70,6 @@ def _no_constant(name: str) -> None:
 
 
 def make_api() -> NinjaAPI:
-    """Return the API with all endpoints and one error handler."""
     api = Api(
         title="django_jobs",
         version=VERSION,

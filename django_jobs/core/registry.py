@@ -191,5 +191,4 @@ def names() -> list[str]:
 
 
 def all_definitions() -> list[JobDefinition]:
-    """All jobs, by name."""
     return [_by_name[name] for name in names()]

@@ -75,7 +75,6 @@ def read_slots(slots: Sequence[int]) -> Times:
 
 
 def add_times(many: Iterable[Times]) -> Times:
-    """Add up the times of several job types."""
     found = list(many)
 
     def together(parts: Sequence[Histogram]) -> Histogram:

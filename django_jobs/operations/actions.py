@@ -44,7 +44,6 @@ class Done:
     taken: Mapping[str, str] = field(default_factory=dict)
 
     def plus(self, other: Done) -> Done:
-        """Return both together."""
         moved, asked, held = [*self.moved, *other.moved], [*self.asked, *other.asked], [*self.held, *other.held]
         return Done(moved, asked, held, {**self.taken, **other.taken})
 
@@ -167,20 +166,12 @@ def _kill(queue: str, ids: Sequence[str], details: Details) -> Done:
     return Done(moved)
 
 
-def _delete(queue: str, ids: Sequence[str], details: Details) -> Done:
-    return Done(get_store().delete(queue, ids))
-
-
-def _reschedule(queue: str, ids: Sequence[str], details: Details) -> Done:
-    return Done(get_store().reschedule(queue, ids, details.run_at))
-
-
 ACTS: Mapping[str, Callable[[str, Sequence[str], Details], Done]] = {
     "revive": _revive,
     "cancel": _cancel,
     "kill": _kill,
-    "delete": _delete,
-    "reschedule": _reschedule,
+    "delete": lambda queue, ids, details: Done(get_store().delete(queue, ids)),
+    "reschedule": lambda queue, ids, details: Done(get_store().reschedule(queue, ids, details.run_at)),
 }
 
 

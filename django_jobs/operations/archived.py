@@ -16,8 +16,6 @@ from django_jobs.core.values import JobInfo
 
 
 class ArchivedJobs(NamedTuple):
-    """One page of archived jobs."""
-
     jobs: list[JobInfo]
     #: where the next page begins; None = all were checked.
     following: archive.Cursor | None

@@ -59,8 +59,6 @@ class Exists(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A bulk operation in its current state."""
-
     id: str
     verb: str
     state: State
@@ -106,7 +104,6 @@ class Operation:
 
     @property
     def percent(self) -> int:
-        """Progress, 0–100."""
         if self.finished:
             return 100
         return min(99, self.seen * 100 // self.total) if self.total else 0
@@ -173,7 +170,6 @@ def unreadable() -> list[str]:
 
 
 def get(id: str) -> Operation | None:
-    """Return one operation, or None."""
     document = get_store().get_document(DOCUMENT)
     return read(id, document) if id in document and "/" not in id else None
 

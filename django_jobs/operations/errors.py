@@ -84,7 +84,6 @@ class Error:
 
     @property
     def note(self) -> str:
-        """What people have written about it."""
         return self.decision.note if self.decision else ""
 
     def as_json(self) -> dict[str, Any]:
@@ -132,7 +131,6 @@ def remembered(queues: Sequence[str]) -> set[str]:
 
 
 def find(id: str, *, arguments: bool = True) -> Error | None:
-    """Return the error with this id; None if it is not remembered."""
     names = queue_names()
     signature = next((each for each in get_store().error_signatures(names) if error_key(each) == id), None)
     kept = get_store().errors(names, [signature])[0] if signature is not None else ()

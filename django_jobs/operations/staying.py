@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from django_jobs.core.values import MAY_HAVE_STARTED, JobInfo, State
-from django_jobs.exceptions import CorruptRecord, DuplicateJob
-from django_jobs.serialization.record import decode
+from django_jobs.exceptions import DuplicateJob
+from django_jobs.serialization.record import job_in
 from django_jobs.stores import get_store
 
 #: A sentence names so many jobs.
@@ -19,10 +19,8 @@ def may_have_started(info: JobInfo) -> bool:
 
 
 def _at_most_once(info: JobInfo) -> bool:
-    try:
-        return decode(info.id, info.queue, info.record).controls.at_most_once
-    except CorruptRecord:
-        return False
+    job = job_in(info)
+    return job is not None and job.controls.at_most_once
 
 
 def has_begun_once(info: JobInfo) -> bool:

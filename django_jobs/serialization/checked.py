@@ -156,6 +156,16 @@ def texts_in(value: Any) -> list[str]:
     raise Unreadable(f"{value!r:.100} is no list of texts")
 
 
+def list_of(value: Any, kind: type = object) -> list[Any]:
+    """Return what a list of JSON has of this type; an empty list for what is no list."""
+    return [each for each in value if isinstance(each, kind)] if isinstance(value, list) else []
+
+
+def running_in(info: Mapping[str, Any]) -> list[Any]:
+    """Return the jobs that a worker says it runs, as it describes them."""
+    return [job for child in list_of(info.get("children"), dict) for job in list_of(child.get("jobs"))]
+
+
 def is_count(value: Any, most: int = LARGEST) -> TypeGuard[int]:
     """Tell whether a value of JSON is a number from 0 to `most`."""
     return type(value) is int and 0 <= value <= most

@@ -196,6 +196,14 @@ def decode(id: str, queue: str, record: bytes) -> Job:
         raise CorruptRecord(f"Job {id!r} in queue {queue!r} cannot be read: {error}") from error
 
 
+def job_in(info: JobInfo) -> Job | None:
+    """Return the job of this info; None if its record cannot be read."""
+    try:
+        return decode(info.id, info.queue, info.record)
+    except CorruptRecord:
+        return None
+
+
 def name_of(record: bytes) -> str:
     """Return the name that the type of a job has now, as `decode` does, or "" if the record cannot be read: for lists
     that must show every job."""
@@ -248,8 +256,5 @@ def has_expired(info: JobInfo, now: int) -> bool:
     """Return whether this job, which waits, may not begin any more: the next claim that meets it ends it."""
     if info.begun or info.state not in WAITING:
         return False
-    try:
-        at = decode(info.id, info.queue, info.record).controls.expires_at
-    except CorruptRecord:
-        return False
-    return at is not None and 0 < at <= now
+    job = job_in(info)
+    return job is not None and job.controls.expires_at is not None and 0 < job.controls.expires_at <= now

@@ -46,14 +46,12 @@ _LABELS: Mapping[str, Text] = {
 
 
 def verb_label(verb: str) -> str:
-    """Return the name of a verb."""
     if verb in _LABELS:
         return str(_LABELS[verb])
     return str(labels.verb_label(verb)) if verb in labels.VERBS else verb
 
 
 def kind_label(kind: str) -> str:
-    """Return the name of a kind of thing."""
     return str(dict(ObjectKind.choices).get(kind, kind))
 
 
@@ -135,14 +133,6 @@ def _edited(entry: AuditEntry) -> str:
     return _("The job has new arguments and is still waiting.")
 
 
-def _replayed(entry: AuditEntry) -> str:
-    return _("The job was enqueued again as job %(id)s.") % {"id": _job(entry)}
-
-
-def _copied(entry: AuditEntry) -> str:
-    return _("%(name)s was enqueued, like job %(id)s.") % {"name": _name(entry), "id": _job(entry)}
-
-
 def _where(entry: AuditEntry) -> str:
     name = _details(entry).get("job_type")
     return _("%(name)s in %(queue)s") % {"name": name, "queue": entry.subject} if name else entry.subject
@@ -159,8 +149,10 @@ def _name(entry: AuditEntry) -> str:
 
 _SENTENCES: Mapping[tuple[str, str], Callable[[AuditEntry], str]] = {
     (ObjectKind.JOB, "edit"): _edited,
-    (ObjectKind.JOB, "replay"): _replayed,
-    (ObjectKind.JOB, "enqueue"): _copied,
+    (ObjectKind.JOB, "replay"): lambda entry: _("The job was enqueued again as job %(id)s.") % {"id": _job(entry)},
+    (ObjectKind.JOB, "enqueue"): lambda entry: (
+        _("%(name)s was enqueued, like job %(id)s.") % {"name": _name(entry), "id": _job(entry)}
+    ),
     (ObjectKind.BULK, "stop"): lambda entry: _("The operation stops after the current batch."),
     (ObjectKind.QUEUE, "pause"): lambda entry: _("Paused: %(what)s") % {"what": _where(entry)},
     (ObjectKind.QUEUE, "resume"): lambda entry: _("Resumed: %(what)s") % {"what": _where(entry)},

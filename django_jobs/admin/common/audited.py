@@ -19,7 +19,6 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable a
     audit_hidden: ClassVar[frozenset[str]] = frozenset()
 
     def audit(self, request: HttpRequest, verb: str, row: Model, **details: Any) -> None:
-        """Write an entry for the user of this request."""
         actor = audit.Actor(request.user.get_username(), audit.Source.ADMIN)
         audit.record(actor, audit.Act(verb, self.audit_kind, self.audit_subject(row), {"name": str(row), **details}))
 
@@ -35,7 +34,6 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable a
         }
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save the row, and write what changed."""
         super().save_model(request, obj, form, change)
         self.audit(request, "change" if change else "create", obj, changes=self.audit_changes(form))
 
@@ -45,7 +43,6 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable a
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Delete the rows that were ticked."""
         for row in queryset:
             self.audit(request, "delete", row)
         super().delete_queryset(request, queryset)

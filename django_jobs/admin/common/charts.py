@@ -46,8 +46,6 @@ class ChartMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing of bars over time."""
-
     title: str
     #: (css class of the bars, their total as text): serves as key and summary.
     sums: list[tuple[str, str]]

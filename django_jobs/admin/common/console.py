@@ -77,12 +77,10 @@ class Console:
         return self.url(name, *parts) + query
 
     def may(self, permission: str) -> bool:
-        """Return whether the user has this permission."""
         return permissions.may(self.request, permission)
 
     @cached_property
     def sees_arguments(self) -> bool:
-        """The user may see arguments and results."""
         return self.may(permissions.ARGUMENTS)
 
     def part(self, rows: Sequence[Row], size: int) -> tuple[Sequence[Row], dict[str, Any]]:
@@ -93,7 +91,6 @@ class Console:
         return rows[(page - 1) * size : page * size], {"page": page, "pages": range(1, number + 1)}
 
     def require(self, permission: str) -> None:
-        """Raise PermissionDenied unless the user has this permission."""
         if not self.may(permission):
             raise PermissionDenied
 

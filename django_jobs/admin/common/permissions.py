@@ -23,5 +23,4 @@ VERBS = {
 
 
 def may(request: HttpRequest, permission: str) -> bool:
-    """Has the user this permission of Dashboard?"""
     return request.user.is_active and request.user.has_perm(f"django_jobs.{permission}")

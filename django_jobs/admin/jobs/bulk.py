@@ -20,7 +20,6 @@ STRETCH = 1.0
 
 
 def bulk_list(console: Console) -> HttpResponse:
-    """Show the operations, latest first."""
     rows = [row(operation) for operation in bulk.operations_list()]
     return console.render(
         "bulk_list.html", _("Bulk operations"), {"rows": rows, "unreadable": bulk.unreadable()}, here="bulk"
@@ -28,7 +27,6 @@ def bulk_list(console: Console) -> HttpResponse:
 
 
 def row(operation: bulk.Operation) -> dict[str, Any]:
-    """Return an operation with its texts."""
     return {
         "operation": operation,
         "label": labels.verb_label(operation.verb, operation.state),

@@ -98,7 +98,6 @@ def shown_error(console: Console, state: State, match: Match) -> str:
 
 
 def text_of(group: ErrorGroup) -> str:
-    """Return the error in one line."""
     return f"{group.error_type}: {group.message}" if group.message else group.error_type
 
 
@@ -119,7 +118,6 @@ def sparklines(state: State, groups: Sequence[ErrorGroup], queues: Sequence[str]
 
 
 def sparkline(state: State, group: ErrorGroup, bars: Bars, counts: list[int] | None) -> Sparkline:
-    """Return the chart for a row."""
     title = period_title(state, "day")
     if counts is None:
         return Sparkline([], f"{title}: {too_many()}", *SMALL)
@@ -129,7 +127,6 @@ def sparkline(state: State, group: ErrorGroup, bars: Bars, counts: list[int] | N
 
 
 def chart(state: State, group: ErrorGroup, period: str, bars: Bars, counts: list[int] | None) -> Chart:
-    """Return the chart of one error."""
     hourly = bars.width == COARSE
     if state is State.RETRY:
         title = _("Due per hour") if hourly else _("Due per 5 minutes")
@@ -144,7 +141,6 @@ def chart(state: State, group: ErrorGroup, period: str, bars: Bars, counts: list
 
 
 def texts(state: State, bars: Bars, counts: Sequence[int], period: str) -> list[str]:
-    """Return what each bar says."""
     starts = range(bars.first, bars.end, bars.width)
     return [f"{time_label(at, period)}: {in_time(state, n)}" for at, n in zip(starts, counts, strict=True)]
 

@@ -167,7 +167,6 @@ def headings(state: State, columns: list[str], chosen: Filter, *, searched: bool
 
 
 def context_of(state: State, chosen: Filter) -> dict[str, Any]:
-    """Return what the form of the filters shows."""
     return {
         "match": chosen.match,
         "q": chosen.text,

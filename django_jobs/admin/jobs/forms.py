@@ -73,14 +73,10 @@ class PauseForm(forms.Form):
 
 
 class RescheduleForm(forms.Form):
-    """The new time."""
-
     run_at = MomentField(label=_("Run at"))
 
 
 class KillForm(forms.Form):
-    """The reason."""
-
     reason = forms.CharField(
         label=_("Reason"), max_length=500, required=False, help_text=_("The log of each job will show it.")
     )
@@ -104,8 +100,6 @@ class OnceForm(forms.Form):
 
 
 class ArgumentsForm(forms.Form):
-    """The arguments of one job as JSON."""
-
     arguments = forms.CharField(
         label=_("Arguments"),
         max_length=ARGUMENTS,
@@ -126,8 +120,6 @@ class ArgumentsForm(forms.Form):
 
 
 class AnotherForm(ArgumentsForm):
-    """A new job like an existing one."""
-
     queue = forms.ChoiceField(label=_("Queue"))
     priority = forms.IntegerField(label=_("Priority"), min_value=-MAX_PRIORITY, max_value=MAX_PRIORITY)
     #: what is sent twice with the same key is enqueued once: see operations.copying.

@@ -90,7 +90,6 @@ def is_exact(console: Console, state: State, match: Match) -> bool:
 
 
 def paged(console: Console, state: State, chosen: Filter, query: QueryDict) -> dict[str, Any]:
-    """Return the context of a page of the list."""
     match, reverse = chosen.match, chosen.reverse
     number_, after = number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
     if match.needs_scan:

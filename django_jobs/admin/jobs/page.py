@@ -88,7 +88,6 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
 
 
 def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
-    """Return the context of the page."""
     raw_info, info = info, masked(info, arguments=console.sees_arguments)
     context: dict[str, Any] = {
         "info": info,

@@ -45,8 +45,6 @@ class Cell(NamedTuple):
 
 
 class ListRow(NamedTuple):
-    """One job of a list."""
-
     info: JobInfo
     name: str
     #: the value of the checkbox.
@@ -60,7 +58,6 @@ class ListRow(NamedTuple):
 
 
 def columns(state: State) -> list[str]:
-    """Return the headings after job, queue and arguments."""
     return list(map(str, COLUMNS[state]))
 
 

@@ -76,7 +76,6 @@ def save(console: Console, state: State, chosen: Filter) -> tuple[int, str]:
 
 
 def forget(console: Console, state: State) -> tuple[int, str]:
-    """Delete one of this user's filters."""
     id = console.request.POST.get("filter", "")
     row = of(console, state).filter(pk=int(id)).first() if id.isascii() and id.isdigit() and len(id) < 19 else None
     if row is None:

@@ -43,8 +43,6 @@ _TEXTS: dict[str, tuple[Text, str]] = {
 
 
 class TimelineRow(NamedTuple):
-    """One line of the timeline."""
-
     at: int
     text: str
     #: the outcome of an attempt, or the user who acted.

@@ -36,8 +36,6 @@ class NamesField(forms.CharField):
 
 
 class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Shows scopes as check boxes."""
-
     scopes = forms.MultipleChoiceField(
         label=capfirst(_("scopes")), choices=Scope.choices, widget=forms.CheckboxSelectMultiple, initial=[Scope.ENQUEUE]
     )

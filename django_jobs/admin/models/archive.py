@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
@@ -39,7 +39,25 @@ from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import tags_of
 
 
-class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
+class LookedAtAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """Rows that nobody adds or changes here, with arguments for those who may see them."""
+
+    list_per_page = 50
+    show_full_result_count = False
+    of_arguments: ClassVar[tuple[str, ...]] = ("shown_arguments",)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        left_out = () if may(request, ARGUMENTS) else self.of_arguments
+        return [name for name in super().get_fields(request, obj) if name not in left_out]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ArchivedJobAdmin(LookedAtAdmin):
     """Finished jobs.  Sensitive arguments are masked as on all pages."""
 
     list_display = ["name", "status", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
@@ -52,19 +70,14 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     ordering = ["-ended_at", "-id"]
     #: By any other column, the database would sort all rows.
     sortable_by = ["ended_at"]
-    list_per_page = 50
     paginator = FirstRows
-    show_full_result_count = False
+    of_arguments = ("shown_arguments", "shown_result")
     #: They count the rows of each choice of each filter.
     show_facets = admin.ShowFacets.NEVER
     fields = [
         "name", "job_id", "queue", "status", "tag_links", "shown_arguments", "shown_result", "attempt_count",
         "run_time", "worker", "enqueued_at", "ended_at", "error_type", "shown_error", "shown_log",
     ]  # fmt: skip
-
-    def get_fields(self, request: HttpRequest, obj: ArchivedJob | None = None) -> list[Any]:
-        left_out = () if may(request, ARGUMENTS) else ("shown_arguments", "shown_result")
-        return [name for name in self.fields if name not in left_out]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ArchivedJob]:
         rows: QuerySet[ArchivedJob] = super().get_queryset(request)
@@ -130,12 +143,6 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     @admin.display(description=_("log"))
     def shown_log(self, row: ArchivedJob) -> str:
         return readable(job_payload(shown(row))["log"])
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: ArchivedJob | None = None) -> bool:
-        return False
 
 
 def shown(row: ArchivedJob) -> JobInfo:

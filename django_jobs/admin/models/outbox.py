@@ -6,7 +6,6 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.options import ModelAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -15,8 +14,8 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.common import labels
-from django_jobs.admin.common.permissions import ARGUMENTS, VERBS, VIEW, may
-from django_jobs.admin.models.archive import readable
+from django_jobs.admin.common.permissions import VERBS, VIEW, may
+from django_jobs.admin.models.archive import LookedAtAdmin, readable
 from django_jobs.admin.models.archive_list import QueueFilter, TypeFilter
 from django_jobs.conf import get_settings
 from django_jobs.formatting import number
@@ -27,7 +26,7 @@ from django_jobs.operations import kept
 SHOWN = 20
 
 
-class OutboxEntryAdmin(ModelAdmin):  # type: ignore[type-arg]
+class OutboxEntryAdmin(LookedAtAdmin):
     """What was enqueued in a transaction and is not in the store.  Sensitive arguments are masked as on all pages."""
 
     # The id comes late: it is long, and on a phone nothing behind it is seen.
@@ -35,18 +34,12 @@ class OutboxEntryAdmin(ModelAdmin):  # type: ignore[type-arg]
     list_filter = ["is_held", "kind", TypeFilter, QueueFilter]
     search_fields = ["=key", "name"]
     ordering = ["pk"]
-    list_per_page = 50
-    show_full_result_count = False
     actions = ["send_again"]
     fields = ["key", "kind", "name", "queue", "batch", "created", "status", "shown_reason", "shown_arguments"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxEntry]:
         found: QuerySet[OutboxEntry] = kept.rows().defer("data")
         return found
-
-    def get_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> list[Any]:
-        left_out = () if may(request, ARGUMENTS) else ("shown_arguments",)
-        return [name for name in self.fields if name not in left_out]
 
     @admin.display(description=_("name"), ordering="name")
     def shown_name(self, row: OutboxEntry) -> str:
@@ -137,9 +130,3 @@ class OutboxEntryAdmin(ModelAdmin):  # type: ignore[type-arg]
 
     def has_delete_permission(self, request: HttpRequest, obj: OutboxEntry | None = None) -> bool:
         return may(request, VIEW) and may(request, VERBS["delete"])
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: OutboxEntry | None = None) -> bool:
-        return False

@@ -26,8 +26,6 @@ NEXT = 5
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
-    """Offers the registered jobs."""
-
     class Meta:
         model = Schedule
         fields = [
@@ -50,8 +48,6 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
 
 
 class ScheduleAdmin(AuditedAdmin):
-    """The schedules that users enter in the admin."""
-
     audit_kind = ObjectKind.SCHEDULE
     #: Arguments may be sensitive.
     audit_hidden = frozenset({"args", "kwargs"})

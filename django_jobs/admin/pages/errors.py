@@ -43,16 +43,12 @@ DAY = 86_400_000
 
 
 class NoteForm(forms.Form):
-    """A note about an error."""
-
     note = forms.CharField(
         label=gettext_lazy("Note"), required=False, max_length=errors.LONGEST_NOTE, widget=forms.Textarea({"rows": 2})
     )
 
 
 class ErrorRow(NamedTuple):
-    """An error in the list."""
-
     error: Error
     url: str
     spark: Sparkline
@@ -68,7 +64,10 @@ def error_list(console: Console) -> HttpResponse:
     today = store_day()
     numbers = {state: sum(each.state == state for each in inbox.errors) for state in STATES}
     context = {
-        "rows": [row(console, each, today) for each in found[:ERRORS]],
+        "rows": [
+            ErrorRow(each, console.url("error", each.id), sparkline(each, today), acts(console, each))
+            for each in found[:ERRORS]
+        ],
         "more": max(0, len(found) - ERRORS),
         "tabs": [(state, STATES[state], numbers[state], state == chosen) for state in STATES],
         "forgotten": inbox.forgotten,
@@ -93,7 +92,6 @@ def error_page(console: Console, id: str) -> HttpResponse:
 
 
 def show(console: Console, error: Error, form: NoteForm) -> HttpResponse:
-    """Show one error."""
     listed = jobs(console, error)
     context = {
         "error": error,
@@ -123,11 +121,6 @@ def post(console: Console, error: Error) -> HttpResponse:
     url = console.url("errors") if "list" in console.request.POST else console.url("error", error.id)
     said = _("The note is kept.") if act == "note" else _("The error is: %(state)s.") % {"state": STATES[error.state]}
     return console.back(url, messages.SUCCESS, said)
-
-
-def row(console: Console, error: Error, today: date) -> ErrorRow:
-    """Return an error as a row."""
-    return ErrorRow(error, console.url("error", error.id), sparkline(error, today), acts(console, error))
 
 
 def acts(console: Console, error: Error) -> list[tuple[str, Any]]:
@@ -166,7 +159,6 @@ def shown_messages(console: Console, found: list[JobInfo]) -> list[str]:
 
 
 def job_row(info: JobInfo) -> dict[str, Any]:
-    """Return a job as a row."""
     release = info.attempts[-1].release if info.attempts else ""
     return {"id": info.id, "queue": info.queue, "name": name_of(info.record), "at": info.at, "release": release}
 
@@ -183,24 +175,20 @@ def store_day() -> date:
 
 
 def spell(day: date) -> str:
-    """Return a day as charts show it."""
     return formats.date_format(day, "SHORT_DATE_FORMAT")
 
 
 def texts(days: list[date], counts: list[int]) -> list[str]:
-    """Return what each bar says."""
     return [f"{spell(day)}: {failed_text(n)}" for day, n in zip(days, counts, strict=True)]
 
 
 def sparkline(error: Error, today: date) -> Sparkline:
-    """Return the chart for a row."""
     days, counts = by_day(error, today)
     drawn, _top = stacked([("bad", counts)], texts(days, counts), SMALL)
     return Sparkline(drawn, f"{_('Last 30 days')}: {failed_text(sum(counts))}", *SMALL)
 
 
 def chart(console: Console, error: Error) -> Chart:
-    """Return the chart of the page."""
     days, counts = by_day(error, store_day())
     drawn, top = stacked([("bad", counts)], texts(days, counts))
     title, sums = _("Failed attempts per day (UTC)"), [("bad", failed_text(sum(counts)))]

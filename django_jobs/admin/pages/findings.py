@@ -19,8 +19,6 @@ HOURS = {"1": gettext_lazy("1 hour"), "24": gettext_lazy("1 day"), "72": gettext
 
 
 class AcknowledgeForm(forms.Form):
-    """For how long, and why."""
-
     hours = forms.ChoiceField(label=gettext_lazy("For"), choices=list(HOURS.items()))
     reason = forms.CharField(label=gettext_lazy("Reason"), max_length=500)
 

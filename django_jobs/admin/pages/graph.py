@@ -76,8 +76,6 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Boxes and lines."""
-
     boxes: list[Box]
     lines: list[Edge]
     width: int

@@ -37,11 +37,8 @@ class AuditRow:
 def history(console: Console) -> HttpResponse:
     """Show what was done in the admin, over HTTP and with `manage.py jobs`, latest first, of everybody or of one."""
     given = {key: text(console.request.GET.get(key, ""))[:254] for key in ("user", "verb", "source")}
-    entries = AuditEntry.objects.all()
-    if given["user"]:
-        entries = entries.filter(actor=given["user"])
-    if given["source"]:
-        entries = entries.filter(source=given["source"])
+    by = {"actor": given["user"], "source": given["source"]}
+    entries = AuditEntry.objects.filter(**{field: value for field, value in by.items() if value})
     if given["verb"]:
         kind, _colon, verb = given["verb"].partition(":")
         entries = entries.filter(kind=kind, verb=verb)

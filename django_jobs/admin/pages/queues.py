@@ -100,7 +100,6 @@ def value_of(stats: QueueStats, key: str) -> Any:
 
 
 def queue_row(stats: QueueStats) -> dict[str, Any]:
-    """Return a queue and its settings."""
     return {"stats": stats, "settings": get_settings().queues.get(stats.queue)}
 
 
@@ -115,7 +114,6 @@ def queue_page(console: Console, queue: str) -> HttpResponse:
 
 
 def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
-    """Show one queue."""
     (stats,) = browse.queue_stats([queue])
     period = read_period(console.request.GET, "hour")
     by = read_sorting(console.request.GET, list(TYPE_COLUMNS))

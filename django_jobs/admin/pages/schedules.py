@@ -129,7 +129,6 @@ def post(console: Console) -> HttpResponse:
 
 
 def run(entry: ScheduleEntry) -> ActResult:
-    """Run it once, now."""
     handle = schedules.run_now(entry)
     said = _("Schedule %(name)s was enqueued as job %(id)s.")
     if handle.state == DEFERRED:
@@ -138,13 +137,11 @@ def run(entry: ScheduleEntry) -> ActResult:
 
 
 def pause(entry: ScheduleEntry) -> ActResult:
-    """Stop its runs until it is resumed."""
     schedules.pause(entry)
     return _("Schedule %(what)s is paused.") % {"what": entry.label}, {}
 
 
 def resume(entry: ScheduleEntry) -> ActResult:
-    """Let it run again from now on."""
     schedules.resume(entry)
     return _("Schedule %(what)s is resumed.") % {"what": entry.label}, {}
 

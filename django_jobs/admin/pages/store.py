@@ -13,6 +13,7 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
 from django_jobs.formatting import duration, moment, number
 from django_jobs.operations.diagnosis import ServerFacts, all_lines, look_at_server
+from django_jobs.operations.diagnosis.rules import number_of
 
 #: The labels of the levels of lines.
 LEVELS: dict[str, Text] = {"error": gettext_lazy("error"), "warning": gettext_lazy("warning"), "ok": gettext_lazy("ok")}
@@ -31,13 +32,13 @@ def store_page(console: Console) -> HttpResponse:
 
 
 def server_facts(server: ServerFacts) -> Iterator[tuple[str, str | SafeString]]:
-    """Yield what the server tells of itself."""
     about = server.about
     yield _("Server"), f"{about.get('server', 'redis').capitalize()} {known(about, 'version')}"
     yield _("Address"), about.get("address", "")
     yield _("Role"), role(about)
-    yield _("Running for"), duration(whole(about, "uptime_seconds") * 1000) if whole(about, "uptime_seconds") else ""
-    limit = whole(about, "maxmemory")
+    uptime = number_of(about, "uptime_seconds")
+    yield _("Running for"), duration(uptime * 1000) if uptime else ""
+    limit = number_of(about, "maxmemory")
     used = {"used": size(about, "used_memory"), "limit": size(about, "maxmemory") if limit else ""}
     yield _("Memory in use"), _("%(used)s of %(limit)s") % used if limit else _("%(used)s, without a limit") % used
     yield _("Most memory used"), size(about, "peak_memory")
@@ -45,7 +46,7 @@ def server_facts(server: ServerFacts) -> Iterator[tuple[str, str | SafeString]]:
     yield _("Keys deleted by eviction"), count(about, "evicted_keys")
     yield _("Append-only file"), _("on") if about.get("append_only_file") == "on" else _("off")
     yield _("Last write to it"), outcome(about, "last_append_failed") if about.get("append_only_file") == "on" else ""
-    yield _("Last snapshot"), moment(whole(about, "last_save") * 1000)
+    yield _("Last snapshot"), moment(number_of(about, "last_save") * 1000)
     yield _("Last attempt at one"), outcome(about, "last_save_failed")
     yield _("Changes since the last snapshot"), count(about, "unsaved_changes")
     clients = {"n": count(about, "connected_clients"), "most": count(about, "maxclients")}
@@ -63,7 +64,6 @@ def role(about: Mapping[str, str]) -> str:
 
 
 def our_facts(console: Console, server: ServerFacts) -> Iterator[tuple[str, str]]:
-    """Yield what this application measures."""
     yield _("One call took"), duration(server.call_ms)
     yield _("Difference of the clocks"), _("%(seconds)s s") % {"seconds": f"{server.clock_off:+.2f}"}
     yield _("Queues"), number(len(console.counted.names))
@@ -81,22 +81,16 @@ def known(about: Mapping[str, str], key: str) -> str:
     return _("not told by the server") if value == "unknown" else value
 
 
-def whole(about: Mapping[str, str], key: str) -> int:
-    """Return a number of the description; 0 if there is none."""
-    value = about.get(key, "")
-    return int(value) if value.isascii() and value.isdigit() else 0
-
-
 def count(about: Mapping[str, str], key: str) -> str:
     """Return a number for people; "" if the server does not tell it."""
-    return number(whole(about, key)) if about.get(key, "").isdigit() else ""
+    return number(number_of(about, key)) if about.get(key, "").isdigit() else ""
 
 
 def size(about: Mapping[str, str], key: str) -> str:
     """Return a number of bytes in a suitable unit; "" if it is not told."""
     if not about.get(key, "").isdigit():
         return ""
-    value, unit = float(whole(about, key)), 0
+    value, unit = float(number_of(about, key)), 0
     while value >= 1024 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{number(round(value))} {UNITS[unit]}" if value >= 10 or not unit else f"{value:.1f} {UNITS[unit]}"

@@ -12,6 +12,7 @@ from django_jobs.browse import shown_queues
 from django_jobs.browse.trends import worker_trend
 from django_jobs.core.values import WorkerInfo
 from django_jobs.samples.worker import totals_of
+from django_jobs.serialization.checked import list_of, running_in
 
 
 class WorkerRow(NamedTuple):
@@ -48,7 +49,6 @@ RUNNING = 12
 
 
 def worker_rows(workers: Iterable[WorkerInfo], now: int) -> list[WorkerRow]:
-    """Return the rows, sorted by name."""
     return [worker_row(worker) for worker in sorted(workers, key=lambda worker: worker.name)]
 
 
@@ -57,8 +57,8 @@ def longest_running(workers: Iterable[WorkerInfo], most: int) -> list[dict[str, 
     found = [
         job_row(job) | {"worker": worker.name}
         for worker in workers
-        for child in listed(worker.info.get("children") if isinstance(worker.info, dict) else None)
-        for job in listed(child.get("jobs") if isinstance(child, dict) else None)
+        if isinstance(worker.info, dict)
+        for job in running_in(worker.info)
     ]
     known = [job for job in found if job["id"] and job["queue"] and job["since"]]
     return sorted(known, key=lambda job: job["since"])[:most]
@@ -68,8 +68,7 @@ def worker_row(worker: WorkerInfo) -> WorkerRow:
     """Return the row of one worker; missing values are left empty."""
     info = worker.info if isinstance(worker.info, dict) else {}
     queues = info.get("queues")
-    children = [child for child in listed(info.get("children")) if isinstance(child, dict)]
-    running = [job for child in children for job in listed(child.get("jobs"))]
+    children, running = list_of(info.get("children"), dict), running_in(info)
     size = f"{info.get('processes', '?')} × {info.get('threads', '?')}"
     return WorkerRow(
         worker.name,
@@ -91,23 +90,15 @@ def worker_row(worker: WorkerInfo) -> WorkerRow:
 
 
 def child_row(child: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a child process of the worker."""
     row: dict[str, Any] = {key: str(child.get(key, "")) for key in ("name", "pid", "lane")}
-    return row | {"memory": number(child.get("memory")), "busy": len(listed(child.get("jobs")))}
-
-
-def listed(value: Any) -> list[Any]:
-    """Return the value if it is a list, else an empty list."""
-    return value if isinstance(value, list) else []
+    return row | {"memory": number(child.get("memory")), "busy": len(list_of(child.get("jobs")))}
 
 
 def job_row(job: Any) -> dict[str, Any]:
-    """Return the row of a job that the worker reports as running."""
     if not isinstance(job, dict):
         return {"name": str(job), "id": "", "queue": "", "since": 0}
     return {key: str(job.get(key, "")) for key in ("name", "id", "queue")} | {"since": number(job.get("since"))}
 
 
 def number(value: Any) -> int:
-    """Return the value if it is a number, else 0."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else 0

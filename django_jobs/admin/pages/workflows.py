@@ -60,7 +60,6 @@ def workflow_list(console: Console) -> HttpResponse:
 
 
 def row_of(info: WorkflowInfo) -> dict[str, Any]:
-    """Return what lists and pages show of a workflow."""
     return {
         "info": info,
         "title": title_of(info),
@@ -117,7 +116,6 @@ def show(console: Console, info: WorkflowInfo) -> HttpResponse:
 
 
 def batch_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, Any]:
-    """Return a page of the jobs of a batch."""
     after = console.request.GET.get("after", "")[:255]
     try:
         found = browse.batch_jobs(info, state, after=after, limit=STEPS)
@@ -168,8 +166,6 @@ def graph_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A box and its texts."""
-
     box: graph.Box
     #: the address that it leads to; "" if there is nothing to see.
     url: str
@@ -186,7 +182,6 @@ class Shown:
 def shown(
     console: Console, steps: list[StepInfo], drawn: graph.Drawing, place: int, jobs: Mapping[str, JobInfo]
 ) -> Shown:
-    """Return a box as the page shows it."""
     box = drawn.boxes[place]
     many = len(box.steps)
     label = (
@@ -256,7 +251,6 @@ def post(console: Console, info: WorkflowInfo) -> HttpResponse:
 
 
 def confirm(console: Console, info: WorkflowInfo, verb: str, form: forms.Form | None, held: int) -> HttpResponse:
-    """Show the page that asks for confirmation."""
     title = _("Cancel this workflow?") if verb == "cancel" else _("Retry the dead steps?")
     context = row_of(info) | {"title": title, "verb": verb, "form": form, "held": held, "left": info.total - info.ended}
     return console.render("workflow_confirm.html", title, context, here="workflows")

@@ -46,7 +46,6 @@ class Principal:
     by_header: bool = False
 
     def may(self, scope: str) -> bool:
-        """Does the caller have this scope?"""
         return scope in self.scopes
 
     def knows(self, job: str) -> bool:

@@ -92,7 +92,6 @@ def document(kind: Kind, detail: str, **more: Any) -> dict[str, Any]:
 
 
 def problem(kind: Kind, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> HttpResponse:
-    """Return the answer."""
     content = json.dumps(document(kind, detail, **more), default=str)
     return HttpResponse(
         content, status=kind.status, content_type="application/problem+json", headers=dict(headers or {})
@@ -133,7 +132,6 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
 
 
 def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
-    """Return the answer for an exception."""
     read = as_problem(request, error)
     headers = {}
     if read.kind.status == 401:

@@ -25,7 +25,6 @@ PRIVATE = ("args", "kwargs", "data", "meta", "result", "result_missing", "error"
 
 
 def shown(info: JobInfo, principal: Principal, *, archived: bool = False) -> dict[str, Any]:
-    """Return the job for this caller."""
     reads = principal.may(Scope.READ)
     payload = job_payload(info, show_arguments=reads)
     payload["archived"] = archived
@@ -96,7 +95,6 @@ def queue_of(name: str) -> str | None:
 
 
 def call_of(data: Any, *, remote: bool) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments for `data`."""
     if remote:
         return [data], {}
     if isinstance(data, dict):

@@ -162,7 +162,6 @@ def as_remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -
 
 
 def described(request: HttpRequest, item: schemas.BulkJob, id: str | None, answer: Answer) -> dict[str, Any]:
-    """Return the answer for one job as shown."""
     if isinstance(answer, Exception):
         return refused(request, item.name, id, answer)
     return {"name": item.name, "id": id, "status": answer[0], "job": answer[1]}
@@ -205,19 +204,14 @@ def report_many(request: HttpRequest, body: schemas.BulkReports) -> JsonResponse
     for place, report in enumerate(body.reports):
         try:
             if place not in settled:
-                settle(principal, report, digests[place])
+                check_known(principal, report.name)
+                work.settle(report.name, report.id, report, digests[place])
             answers.append({"name": report.name, "id": report.id, "status": 200})
         except (Problem, JobsError) as error:
             if isinstance(error, FOR_ALL):
                 raise
             answers.append(refused(request, report.name, report.id, error))
     return JsonResponse({"reports": answers})
-
-
-def settle(principal: Principal, report: schemas.BulkReport, digest: str) -> None:
-    """End one attempt as its report alone would.  Raises Problem."""
-    check_known(principal, report.name)
-    work.settle(report.name, report.id, report, digest)
 
 
 def settle_held(principal: Principal, reports: Sequence[schemas.BulkReport], digests: Sequence[str]) -> frozenset[int]:

@@ -16,7 +16,6 @@ from django_jobs.api.common.audit import log_job
 from django_jobs.api.common.cursors import not_a_cursor, read_cursor, span_of, write_cursor
 from django_jobs.api.common.principal import Principal, Scope, authenticate_again, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
-from django_jobs.api.common.reasons import Why
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import find, listed, look, shown
 from django_jobs.api.endpoints.requested import (
@@ -155,7 +154,7 @@ def get_job(request: HttpRequest, name: Name, id: Name, wait: Wait = 0) -> JsonR
     return JsonResponse(shown(info, principal, archived=archived))
 
 
-@router.get("/v1/jobs/{name}/{id}/why", response=Why, summary="Why it does not start")
+@router.get("/v1/jobs/{name}/{id}/why", response=schemas.Why, summary="Why it does not start")
 def why(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     """Why the job does not start, as one word and one sentence; or that it has started, or has ended.  `findings` are
     empty for a token that is limited to some job types: they have numbers of all jobs."""

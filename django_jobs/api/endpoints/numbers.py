@@ -11,7 +11,6 @@ from django_jobs import browse, metrics
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require, require_all_jobs
 from django_jobs.api.common.problems import Kind, Problem
-from django_jobs.api.common.reasons import Finding
 from django_jobs.api.common.schemas import Name
 from django_jobs.browse import trends
 from django_jobs.browse.counts import LIVE_QUEUES
@@ -197,7 +196,7 @@ def tag_counts(
     return JsonResponse(browse.tag_payload(State(state), [queue] if queue else browse.queue_names(), limit))
 
 
-@router.get("/v1/findings", response=list[Finding], summary="Findings")
+@router.get("/v1/findings", response=list[schemas.Finding], summary="Findings")
 def list_findings(request: HttpRequest) -> JsonResponse:
     """What is wrong now, worst first: the errors and warnings of the overview of the admin and of `jobs findings`, and
     what could not be checked.  The list is empty only if everything was checked."""

@@ -84,7 +84,6 @@ def allowed(request: HttpRequest, id: int) -> tuple[Any, Principal]:
 
 
 def shown(row: Any, principal: Principal) -> dict[str, Any]:
-    """Return the entry for this caller."""
     payload = kept.entry_payload(row, show_arguments=principal.may(Scope.READ))
     args, kwargs = payload.pop("args"), payload.pop("kwargs")
     payload["data"] = None if args is None else data_of(args, kwargs, remote=row.name in known())

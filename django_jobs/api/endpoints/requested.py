@@ -138,5 +138,4 @@ def different(id: str) -> Problem:
 
 
 def ms(value: datetime | None, name: str) -> int | None:
-    """Return a time of the request in ms."""
     return None if value is None else moment(value, name)

@@ -17,11 +17,10 @@ from django_jobs.api.common.serializers import shown
 from django_jobs.api.endpoints.requested import in_history
 from django_jobs.core.values import Added, JobInfo
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.exceptions import CorruptRecord
 from django_jobs.models.audit import ObjectKind
 from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.listing import digest_of_run
-from django_jobs.serialization.record import decode
+from django_jobs.serialization.record import job_in
 from django_jobs.stores import get_store
 
 router = Router(tags=["schedules"])
@@ -113,9 +112,6 @@ def gone(entry: ScheduleEntry, handle: JobHandle) -> dict[str, Any]:
 
 def check_run(info: JobInfo, entry: ScheduleEntry) -> None:
     """Raise Problem 409 unless the job with this id is a run of that schedule."""
-    try:
-        meta = decode(info.id, info.queue, info.record).meta or {}
-    except CorruptRecord:
-        meta = {}
-    if meta.get("schedule") != entry.id:
+    job = job_in(info)
+    if job is None or (job.meta or {}).get("schedule") != entry.id:
         raise Problem(Kind.ID_USED, f"The id {info.id!r} exists and is not a run of {entry.id!r}. Choose another id.")

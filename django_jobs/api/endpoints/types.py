@@ -197,22 +197,12 @@ def remote_type(kind: RemoteType, principal: Principal) -> dict[str, Any]:
     """Return a remote type as shown.  Its URL, which may lead to a private address, is for callers that may see or
     manage jobs; the name of its credentials is only for administrators."""
     shown = {"url": kind.url or None} if principal.may(Scope.READ) or principal.may(Scope.MANAGE) else {}
-    return {
-        "name": kind.name,
-        "queue": kind.queue,
-        "delivery_strategy": kind.delivery_strategy,
-        "attempts": kind.attempts,
-        "concurrency": kind.concurrency,
-        "timeout": kind.timeout,
-        "per_minute": kind.per_minute,
-        "way": "posted" if kind.url else "fetched",
-        **shown,
-        "remote": True,
-    }
+    same = ("name", "queue", "delivery_strategy", "attempts", "concurrency", "timeout", "per_minute")
+    way = "posted" if kind.url else "fetched"
+    return {field: getattr(kind, field) for field in same} | {"way": way, **shown, "remote": True}
 
 
 def local_type(definition: JobDefinition) -> dict[str, Any]:
-    """Return a type written in Python as shown."""
     return {
         "name": definition.name,
         "queue": definition.queue,

@@ -15,6 +15,7 @@ from django_jobs.core.values import WorkerInfo
 from django_jobs.operations.diagnosis import problems_of
 from django_jobs.remote import pull_queues
 from django_jobs.samples.worker import totals_of
+from django_jobs.serialization.checked import list_of, running_in
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
@@ -72,7 +73,7 @@ def list_workers(request: HttpRequest) -> JsonResponse:
     principal = require(request, Scope.READ)
     store = get_store()
     workers = store.workers()
-    served = sorted({queue for worker in workers for queue in _texts(worker.info.get("queues"))})
+    served = sorted({queue for worker in workers for queue in map(str, list_of(worker.info.get("queues")))})
     # How long the jobs of a queue wait is a number of all jobs.
     stats, now, foreign = [] if principal.jobs else store.stats(served), store.now(), pull_queues()
     shown = [
@@ -95,21 +96,14 @@ def worker_trend(request: HttpRequest, name: str, period: Period = "hour") -> Js
 def described(worker: WorkerInfo, principal: Principal) -> dict[str, Any]:
     """Return one worker as shown.  What a worker publishes may come from another version: every field is checked."""
     info = worker.info
-    children = info.get("children")
-    jobs = [
-        job
-        for child in (children if isinstance(children, list) else [])
-        if isinstance(child, dict) and isinstance(child.get("jobs"), list)
-        for job in child["jobs"]
-        if isinstance(job, dict) and principal.knows(str(job.get("name", "")))
-    ]
+    jobs = [job for job in list_of(running_in(info), dict) if principal.knows(str(job.get("name", "")))]
     return {
         "name": worker.name,
         **{key: str(info.get(key, "")) for key in ("host", "state", "version", "release")},
         **{key: _whole(info.get(key)) for key in ("pid", "processes", "threads")},
         "started_at": iso(_whole(info.get("started_at"))),
         "seen_at": iso(worker.seen_at),
-        "queues": _texts(info.get("queues")),
+        "queues": list(map(str, list_of(info.get("queues")))),
         "jobs": [
             {
                 **{key: str(job.get(key, "")) for key in ("id", "name", "queue")},
@@ -119,10 +113,6 @@ def described(worker: WorkerInfo, principal: Principal) -> dict[str, Any]:
         ],
         "totals": None if principal.jobs else totals_of(info),
     }
-
-
-def _texts(value: Any) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
 
 
 def _whole(value: Any) -> int:

@@ -15,8 +15,6 @@ _WORDS = re.compile(r"celery|kombu|flower|[Tt]ask|delay|apply|ignature|revoke|re
 
 @dataclass
 class Module:
-    """One module of the project."""
-
     path: Path
     #: its dotted name, as far as the folder tells.
     name: str
@@ -97,7 +95,6 @@ def parsed(path: Path, root: Path) -> Module | None:
 
 
 def variables_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    """Return the parameters and variables of a function."""
     given = node.args
     names = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
     stored = (each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
@@ -105,7 +102,6 @@ def variables_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]
 
 
 def names_of(module: Module, names: DefinedNames) -> None:
-    """Add what a module defines."""
     for node in module.definitions:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if is_of_celery(module.resolve(node.value.func), "Celery"):

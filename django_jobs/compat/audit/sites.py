@@ -37,8 +37,6 @@ _UNKNOWN = "The audit does not know what this is."
 
 
 class Reader:
-    """Reads one module."""
-
     def __init__(self, module: Module, names: DefinedNames, queues: Collection[str]) -> None:
         self.module, self.names, self.queues = module, names, queues
         self.found: list[CallSite] = []
@@ -50,7 +48,6 @@ class Reader:
         self._methods: set[int] = set()
 
     def read(self) -> list[CallSite]:
-        """Return what was found."""
         self._visit(self.module.tree)
         return self.found
 

@@ -95,7 +95,6 @@ class Celery:
 
     @property
     def Task(self) -> Any:
-        """The class of its tasks."""
         if isinstance(self.task_cls, str):
             self.task_cls = import_string(self.task_cls.replace(":", "."))
         return self.task_cls or Task
@@ -113,12 +112,10 @@ class Celery:
         return send_task(name, args, kwargs, **options)
 
     def signature(self, *args: Any, **options: Any) -> canvas.Signature:
-        """Return a signature."""
         return canvas.signature(*args, **options)
 
     @property
     def tasks(self) -> Mapping[str, AnyTaskClass]:
-        """All tasks of this process by name."""
         return {each.name: each.task for each in registry.all_definitions() if isinstance(each, TaskDefinition)}
 
     def add_periodic_task(

@@ -38,7 +38,6 @@ class Element:
         raise NotImplementedError
 
     def delay(self, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue it with these arguments."""
         return self.apply_async(args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,12 +66,12 @@ class Element:
 
     def link(self, callback: Element) -> Any:
         """Enqueue `callback` when it has succeeded, a chain its last task, with the result.  Returns `callback`."""
-        self._callbacks["link"] = [*_listed(self._callbacks.get("link")), callback]
+        self._callbacks["link"] = [*listed(self._callbacks.get("link")), callback]
         return callback
 
     def link_error(self, errback: Element) -> Any:
         """Enqueue `errback` when it, of a chain any task, has failed for good, with the id.  Returns `errback`."""
-        self._callbacks["link_error"] = [*_listed(self._callbacks.get("link_error")), errback]
+        self._callbacks["link_error"] = [*listed(self._callbacks.get("link_error")), errback]
         return errback
 
     def on_error(self, errback: Element) -> Element:
@@ -131,13 +130,9 @@ class Signature(Element):
 
     @property
     def task(self) -> str:
-        """The name of the task."""
         return str(self.type.name)
 
-    @property
-    def name(self) -> str:
-        """The name of the task."""
-        return self.task
+    name = task
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the task here and now."""
@@ -155,7 +150,6 @@ class Signature(Element):
         return self.clone(args, kwargs, **options)
 
     def set(self, immutable: bool | None = None, **options: Any) -> Signature:
-        """Set options of the call, and return this signature."""
         check_call(self.task, {**self.options, **options})
         self.options.update(options)
         self.immutable = self.immutable if immutable is None else immutable
@@ -251,7 +245,7 @@ class chain(Element):
     def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> chain:
         first, *others = self.tasks
         made = chain(first._with(args, kwargs, _without(options, "link", "link_error")), *others)
-        made._callbacks = {name: [*_listed(self._callbacks.get(name)), *_listed(options.get(name))] for name in _BACK}
+        made._callbacks = {name: [*listed(self._callbacks.get(name)), *listed(options.get(name))] for name in _BACK}
         return made
 
     def apply_async(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
@@ -329,7 +323,6 @@ class group(Element):
         return self
 
     def link(self, callback: Element) -> Any:
-        """Raises Unsupported."""
         raise Unsupported(f"group.link(…): {_REMEDIES['link']}")
 
     def link_error(self, errback: Element) -> Any:
@@ -367,7 +360,6 @@ class chord(Element):
         return self.header.tasks
 
     def __call__(self, body: Element | None = None, **options: Any) -> Any:
-        """Enqueue it."""
         return chord(self.header, body or self.body).apply_async(**options)
 
     def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> chord:
@@ -419,11 +411,9 @@ class chunks(Element):
         self._parts = [starmap(part) for part in iter(lambda: list(itertools.islice(items, n)), [])]
 
     def group(self) -> group:
-        """Return the group of its parts."""
         return group(self._parts)
 
     def __call__(self, **options: Any) -> Any:
-        """Enqueue it."""
         return self.group().apply_async(**options)
 
     def apply_async(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
@@ -431,7 +421,6 @@ class chunks(Element):
         return self.group().apply_async(**options)
 
     def link(self, callback: Element) -> Any:
-        """Raises Unsupported."""
         raise Unsupported(f"chunks.link(…): {_REMEDIES['link']}")
 
     def link_error(self, errback: Element) -> Any:
@@ -481,7 +470,7 @@ _REMEDIES = {
 
 def _parts(made: Signature | chain, option: str) -> list[Element]:
     """Return the parts of `link` or `link_error`.  Raises Unsupported for anything else."""
-    found = _listed(made._callbacks.get(option))
+    found = listed(made._callbacks.get(option))
     for each in found:
         if not isinstance(each, Element):
             raise Unsupported(
@@ -537,7 +526,8 @@ def _back_to(lasts: Sequence[Step], before: Sequence[Step]) -> Sequence[Step]:
     return found
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """Return the callbacks that an option of a call names: one, several or none."""
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple | set) else [value]

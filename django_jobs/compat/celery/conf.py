@@ -57,7 +57,6 @@ class Conf:
         self._set[name] = value
 
     def update(self, *given: Mapping[str, Any], **more: Any) -> None:
-        """Set several at once."""
         for name, value in {**dict(*given), **more}.items():
             setattr(self, name, value)
 

@@ -16,21 +16,15 @@ META = "celery"
 MOST_ATTEMPTS = 1_000_000
 REMEDIES = {
     "children": "Children of a task are not recorded. Use a Batch.",
-    "chain": "A task does not see what comes after it.",
-    "chord": "A task does not see what comes after it.",
-    "callbacks": "A task does not see what comes after it.",
-    "errbacks": "A task does not see what comes after it.",
+    **dict.fromkeys(("chain", "chord", "callbacks", "errbacks"), "A task does not see what comes after it."),
     "group": "Use current_job().workflow.",
-    "root_id": "Use current_job().workflow, or send it in headers.",
-    "parent_id": "Use current_job().workflow, or send it in headers.",
+    **dict.fromkeys(("root_id", "parent_id"), "Use current_job().workflow, or send it in headers."),
     "correlation_id": "Use id.",
     "reply_to": "Use AsyncResult(id).",
-    "properties": "Use headers.",
+    **dict.fromkeys(("properties", "stamps", "stamped_headers"), "Use headers."),
     "origin": "Send it in headers.",
     "utc": "All times are in UTC.",
     "replaced_task_nesting": "A task cannot replace itself.",
-    "stamps": "Use headers.",
-    "stamped_headers": "Use headers.",
     "group_index": "Pass it as an argument.",
 }
 
@@ -61,16 +55,13 @@ class Context:
 
     @property
     def time_limit(self) -> float | None:
-        """The hard limit, in seconds."""
         return self.timelimit[0]
 
     @property
     def soft_time_limit(self) -> float | None:
-        """The soft limit, in seconds."""
         return self.timelimit[1]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or the default."""
         return getattr(self, name, default)
 
     def __getattr__(self, name: str) -> Any:

@@ -27,13 +27,14 @@ class Result:
 
     @property
     def task_id(self) -> str:
-        """The id."""
         return self.id
 
     @property
     def children(self) -> Any:
-        """Raises Unsupported."""
         raise Unsupported("AsyncResult.children: children of a task are not recorded. Use a Batch and its steps.")
+
+    def forget(self) -> None:
+        """Do nothing: a result leaves the store by itself, and that of an eager task is in this process only."""
 
     def __getattr__(self, name: str) -> Any:
         remedy = OF_RESULTS.get(name)
@@ -85,15 +86,12 @@ class AsyncResult(Result):
     status = state
 
     def ready(self) -> bool:
-        """Whether it has ended."""
         return self.state in READY
 
     def successful(self) -> bool:
-        """Whether it has succeeded."""
         return self.state == "SUCCESS"
 
     def failed(self) -> bool:
-        """Whether it has failed, for good."""
         return self.state == "FAILURE"
 
     @property
@@ -112,19 +110,16 @@ class AsyncResult(Result):
 
     @property
     def traceback(self) -> str | None:
-        """The traceback of its last failure; None if it has none."""
         job = self._seen()
         return (job.attempts[-1].traceback or None) if job is not None and job.attempts else None
 
     @property
     def name(self) -> str | None:
-        """The name of the task; None if the store does not know it."""
         job = self._seen()
         return None if job is None else job.name
 
     @property
     def queue(self) -> str | None:
-        """The queue of the task; None if the store does not know it."""
         job = self._seen()
         return None if job is None else job.queue
 
@@ -194,9 +189,6 @@ class AsyncResult(Result):
         if (job := self._seen()) is not None:
             job.cancel(terminate=terminate)
 
-    def forget(self) -> None:
-        """Do nothing: a result leaves the store by itself."""
-
 
 class GroupResult(Result):
     """The results of a group, in the order of its tasks."""
@@ -217,23 +209,18 @@ class GroupResult(Result):
         return self.results[index]
 
     def ready(self) -> bool:
-        """Whether all have ended."""
         return all(each.ready() for each in self.results)
 
     def successful(self) -> bool:
-        """Whether all have succeeded."""
         return all(each.successful() for each in self.results)
 
     def failed(self) -> bool:
-        """Whether one has failed, for good."""
         return any(each.failed() for each in self.results)
 
     def waiting(self) -> bool:
-        """Whether one has not ended."""
         return not self.ready()
 
     def completed_count(self) -> int:
-        """How many have succeeded."""
         return sum(each.successful() for each in self.results)
 
     def get(self, timeout: float | None = None, propagate: bool = True, **options: Any) -> list[Any]:
@@ -251,12 +238,8 @@ class GroupResult(Result):
         for each in self.results:
             each.revoke(terminate=terminate, signal=signal)
 
-    def forget(self) -> None:
-        """Do nothing: a result leaves the store by itself."""
-
     @staticmethod
     def save(*_: Any, **__: Any) -> None:
-        """Raises Unsupported."""
         raise Unsupported("GroupResult.save(), restore(): store the ids of its results, and use AsyncResult(id).")
 
     restore = save
@@ -273,15 +256,12 @@ class EagerResult(Result):
         return f"<EagerResult: {self.id}>"
 
     def ready(self) -> bool:
-        """Return True."""
         return True
 
     def successful(self) -> bool:
-        """Whether it has succeeded."""
         return self.state == "SUCCESS"
 
     def failed(self) -> bool:
-        """Whether it has failed."""
         return self.state == "FAILURE"
 
     def get(self, timeout: float | None = None, propagate: bool = True, **_: Any) -> Any:
@@ -294,6 +274,3 @@ class EagerResult(Result):
 
     def revoke(self, *_: Any, **__: Any) -> None:
         """Do nothing: it has run."""
-
-    def forget(self) -> None:
-        """Do nothing: it is in this process only."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn
 from uuid import uuid4
 
 from django_jobs.compat.celery.calls import check_call, check_errback, takes_error
-from django_jobs.compat.celery.canvas import Signature, chunks
+from django_jobs.compat.celery.canvas import Signature, chunks, listed
 from django_jobs.compat.celery.conf import conf
 from django_jobs.compat.celery.exceptions import (
     Ignore,
@@ -177,13 +177,13 @@ class Task:
             return EagerResult(id, error, "REJECTED")
         except Exception as error:
             text = "".join(traceback.format_exception(error))
-            for errback in _each(link_error):
+            for errback in listed(link_error):
                 check_errback(errback)
                 errback(context, error, text) if takes_error(errback) else errback.apply((id,))
             if conf.propagates if throw is None else throw:
                 raise
             return EagerResult(id, error, "FAILURE", text)
-        for callback in _each(link):
+        for callback in listed(link):
             callback.apply((value,))
         return EagerResult(id, value, "SUCCESS")
 
@@ -255,8 +255,6 @@ class Task:
 
 
 class TaskDefinition(JobFunction[..., ..., Any, Any]):
-    """The job behind a task."""
-
     def __init__(self, task: Task, **options: Any) -> None:
         super().__init__(_body(task), name=task.name, **options)
         self.task = task
@@ -286,9 +284,3 @@ def _body(task: Task) -> Any:
     body.__wrapped__ = function  # type: ignore[attr-defined]
     body.__signature__ = inspect.signature(task.run)  # type: ignore[attr-defined]
     return body
-
-
-def _each(callbacks: Any) -> list[Any]:
-    if callbacks is None:
-        return []
-    return list(callbacks) if isinstance(callbacks, list | tuple | set) else [callbacks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import SUPPRESS, ArgumentParser
 from typing import Any
@@ -13,7 +14,6 @@ from django.db import DatabaseError
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import migrate_hint
 from django_jobs.management.jobs_commands import SUBCOMMANDS
-from django_jobs.management.jobs_commands.base import as_json
 from django_jobs.models import audit
 
 
@@ -39,7 +39,9 @@ class Command(BaseCommand):
             raise
         for act in answer.acts:
             audit.record(audit.Actor(audit.shell_user(), audit.Source.COMMAND), act)
-        self.stdout.write(as_json(answer.data) if options["json"] else answer.text)
+        self.stdout.write(
+            json.dumps(answer.data, indent=2, ensure_ascii=False, default=str) if options["json"] else answer.text
+        )
         if answer.code:
             sys.exit(answer.code)
 

@@ -11,16 +11,16 @@ from django.core.management.base import CommandError
 from django_jobs import browse, operations
 from django_jobs.browse import Match
 from django_jobs.core.values import WAITING, JobInfo, State
-from django_jobs.exceptions import CorruptRecord, JobNotFound
+from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted, plain
-from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, ask
 from django_jobs.management.jobs_commands.matching import add_filters, match_of, refuse_filters, state_asked
 from django_jobs.models import audit
 from django_jobs.operations import bulk
 from django_jobs.operations.matching import count_matching
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import named_arguments
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.record import job_in, name_of
 from django_jobs.stores import get_store
 
 
@@ -70,21 +70,15 @@ def confirm(word: str, state: State, match: Match) -> int:
     checked = "" if found.whole else f" {found.seen} of {found.total} were checked so far; all will be."
     lost = " They have not run, and nothing brings them back." if word == "delete" and state in WAITING else ""
     said = "\n".join([f"{word}: {number}.{checked}{lost}", *lines, *found.notes.sentences()])
-    try:
-        answer = input(f"{said}\n{word.capitalize()} all that match? [y/N] ")
-    except EOFError:
-        raise CommandError(f"{said}\nAdd --yes to {word} all that match without a question.") from None
-    if answer.strip().lower() not in {"y", "yes"}:
-        raise CommandError("Nothing was changed.")
+    unasked = f"{said}\nAdd --yes to {word} all that match without a question."
+    ask(f"{said}\n{word.capitalize()} all that match?", unasked, "Nothing was changed.")
     return as_of
 
 
 def row_text(info: JobInfo) -> str:
     """Return the arguments of a job on one line."""
-    try:
-        call = named_arguments(decode(info.id, info.queue, info.record))
-    except CorruptRecord:
-        return ""
+    job = job_in(info)
+    call = named_arguments(job) if job is not None else None
     return ", ".join(f"{name}={value}" for name, value in call or ())
 
 

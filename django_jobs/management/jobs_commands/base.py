@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +29,6 @@ class CommandResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """One subcommand of `manage.py jobs`."""
-
     help: str
     arguments: Callable[[ArgumentParser], None]
     run: Callable[[Mapping[str, Any]], CommandResult]
@@ -49,9 +46,14 @@ def limit_of(options: Mapping[str, Any]) -> int:
     return min(limit, MOST)
 
 
-def as_json(data: Any) -> str:
-    """Return the output of `--json`."""
-    return json.dumps(data, indent=2, ensure_ascii=False, default=str)
+def ask(question: str, unasked: str, refused: str) -> None:
+    """Ask a question.  Raises CommandError with the second text if nobody can answer, the third if the answer is no."""
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        raise CommandError(unasked) from None
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise CommandError(refused)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

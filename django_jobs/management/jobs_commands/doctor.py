@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,10 +13,10 @@ from django.utils.translation import override
 
 from django_jobs import browse
 from django_jobs.core import registry
-from django_jobs.core.values import JobInfo, State
+from django_jobs.core.values import State
 from django_jobs.events.announce import announce_misplaced
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import CorruptRecord, StoreError
+from django_jobs.exceptions import StoreError
 from django_jobs.formatting import plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.management.jobs_commands.strangers import strangers
@@ -27,7 +26,7 @@ from django_jobs.samples.log import KEPT
 from django_jobs.schedules.state import read_state
 from django_jobs.serialization.checked import notice, noticing
 from django_jobs.serialization.payloads import iso
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.record import job_in, name_of
 from django_jobs.stores import get_store
 from django_jobs.stores.values.sizes import MAX_BATCH
 
@@ -146,7 +145,7 @@ def names(server: ServerFacts) -> Iterator[CheckLine]:
         for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
             for info in get_store().page(queue, state, 0, LOOK):
                 name = name_of(info.record)
-                if not known(name):
+                if registry.find(name) is None:
                     unknown[queue, name] = unknown.get((queue, name), 0) + 1
     for (queue, name), number in unknown.items():
         said = f"Queue {queue!r} has jobs named {name[:200]!r} ({number}). This project has no job of that name."
@@ -154,11 +153,6 @@ def names(server: ServerFacts) -> Iterator[CheckLine]:
         yield CheckLine("warning", "names", f"{said} {remedy}")
     if not unknown:
         yield CheckLine("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
-
-
-def known(name: str) -> bool:
-    """Return whether a job with that name is registered."""
-    return registry.find(name) is not None
 
 
 def orphans(server: ServerFacts) -> Iterator[CheckLine]:
@@ -211,7 +205,7 @@ def reads() -> Iterator[tuple[str, Callable[[], object]]]:
             with noticing() as reasons:
                 infos = store.page(queue, state, 0, LOOK)
                 for info in infos:
-                    readable(info)
+                    job_in(info)
             for info in infos if reasons else ():
                 yield f"Job {info.id!r} in queue {queue!r}", partial(read_job, queue, info.id)
 
@@ -230,12 +224,7 @@ def read_numbers(queue: str) -> None:
 
 def read_job(queue: str, id: str) -> None:
     if info := get_store().get(queue, id):
-        readable(info)
-
-
-def readable(info: JobInfo) -> None:
-    with suppress(CorruptRecord):
-        decode(info.id, info.queue, info.record)
+        job_in(info)
 
 
 def repairs() -> Iterator[CheckLine]:

@@ -21,15 +21,14 @@ from django_jobs.models import audit
 from django_jobs.serialization.arguments import dump
 
 
+def add_call(parser: ArgumentParser, **more: Any) -> None:
+    what = "a list of arguments, or an object of keyword arguments"
+    parser.add_argument("--args", dest="call", metavar="JSON", help=what, **more)
+
+
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument(
-        "--args",
-        dest="call",
-        default="[]",
-        metavar="JSON",
-        help="a list of arguments, or an object of keyword arguments",
-    )
+    add_call(parser, default="[]")
     parser.add_argument("--queue", default=None)
     parser.add_argument("--priority", type=int, default=None)
     parser.add_argument(
@@ -40,13 +39,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def edit_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID")
-    parser.add_argument(
-        "--args",
-        dest="call",
-        required=True,
-        metavar="JSON",
-        help="a list of arguments, or an object of keyword arguments",
-    )
+    add_call(parser, required=True)
     parser.add_argument("--queue", default="", help="the queue of the job, if you know it")
 
 

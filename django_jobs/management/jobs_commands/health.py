@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django.utils.translation import override
 
 from django_jobs.conf import get_settings
-from django_jobs.core.values import QueueStats, WorkerInfo
+from django_jobs.core.values import QueueStats
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
@@ -21,6 +21,7 @@ from django_jobs.models import audit
 from django_jobs.operations import diagnosis, errors
 from django_jobs.operations.diagnosis import acknowledged_text, problems_of, told, too_slow
 from django_jobs.remote import pull_queues
+from django_jobs.serialization.checked import list_of
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
@@ -54,16 +55,11 @@ def _problems(name: str, max_latency: float | None) -> list[str]:
     if not workers:
         return [f"No worker named {name} runs." if name else "No worker runs."]
     foreign, now = pull_queues(), store.now()
-    served = sorted({queue for worker in workers for queue in _queues_of(worker)})
+    known = get_settings().queues
+    served = sorted({queue for worker in workers for queue in list_of(worker.info.get("queues")) if queue in known})
     queues: list[QueueStats] = [stats for stats in store.stats(served) if stats.queue not in foreign]
     found = [f"{worker.name}: {each}" for worker in workers for each in problems_of(worker, queues, now)]
     return found if max_latency is None else [*found, *too_slow(queues, max_latency)]
-
-
-def _queues_of(worker: WorkerInfo) -> list[str]:
-    named = worker.info.get("queues")
-    known = get_settings().queues
-    return [queue for queue in named if queue in known] if isinstance(named, list) else []
 
 
 def _seconds(text: str) -> float:
@@ -179,7 +175,6 @@ def job_errors(options: Mapping[str, Any]) -> CommandResult:
 
 
 def error_row(error: errors.Error) -> list[object]:
-    """Return an error as one line."""
     times = [iso(error.seen.first), iso(error.seen.last)]
     where = error.place or next(iter(error.messages), "")
     return [error.id, error.state, error.seen.number, *times, error.last_release, error.type, where]

@@ -36,12 +36,8 @@ def arguments(parser: ArgumentParser) -> None:
 
 def show(options: Mapping[str, Any]) -> CommandResult:
     limit = limit_of(options)
-    entries = AuditEntry.objects.all()
-    if options["user"]:
-        entries = entries.filter(actor=options["user"])
-    if options["source"]:
-        entries = entries.filter(source=options["source"])
-    found = list(entries[: limit + 1])
+    by = {"actor": options["user"], "source": options["source"]}
+    found = list(AuditEntry.objects.filter(**{field: value for field, value in by.items() if value})[: limit + 1])
     more, found = len(found) > limit, found[:limit]
     data = [
         {

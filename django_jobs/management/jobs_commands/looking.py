@@ -48,7 +48,6 @@ def pause_lines(entry: QueueStats) -> list[str]:
 
 
 def stats_row(entry: QueueStats) -> list[object]:
-    """Return a queue as one line."""
     counts = [entry.counts.get(state, 0) for state in State]
     return [entry.queue, *counts, f"{entry.latency / 1000:.1f} s", "paused" if entry.paused else ""]
 
@@ -167,7 +166,6 @@ def workers(options: Mapping[str, Any]) -> CommandResult:
 
 
 def worker_row(worker: WorkerInfo) -> list[object]:
-    """Return a worker as one line."""
     info = worker.info
     queues = ",".join(browse.shown_queues(info)) or str(info.get("state", ""))
     size = f"{info.get('processes', '?')}×{info.get('threads', '?')}"

@@ -77,7 +77,6 @@ def act(options: Mapping[str, Any]) -> CommandResult:
 
 
 def listed(ids: Any) -> str:
-    """Return ids as text."""
     return ", ".join(map(str, ids))
 
 

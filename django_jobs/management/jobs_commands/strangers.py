@@ -9,6 +9,7 @@ from django_jobs.conf import get_settings, settings_module
 from django_jobs.core import registry
 from django_jobs.core.values import WorkerInfo
 from django_jobs.formatting import counted, plain
+from django_jobs.serialization.checked import list_of
 
 #: Workers, and names of jobs and queues, that one finding names.
 NAMED = 5
@@ -36,7 +37,7 @@ def _differences(info: dict[str, Any]) -> Iterator[str]:
     settings = info.get("settings")
     if isinstance(settings, str) and settings and settings_module() not in ("", settings):
         yield f"The settings module is {plain(settings, 100)!r}, and here it is {settings_module()!r}."
-    theirs, ours = _texts(info.get("jobs")), registry.names()
+    theirs, ours = set(list_of(info.get("jobs"), str)), registry.names()
     if theirs and info.get("knows") != registry.digest():
         if more := sorted(theirs - set(ours)):
             yield f"{counted(len(more), 'job')} not known here: {_some(more)}."
@@ -44,12 +45,8 @@ def _differences(info: dict[str, Any]) -> Iterator[str]:
         if info.get("job_count") == len(theirs) and (fewer := sorted(set(ours) - theirs)):
             yield f"{counted(len(fewer), 'job')} of this project not known there: {_some(fewer)}."
     here = get_settings().queues
-    if queues := sorted(name for name in _texts(info.get("queues")) if name not in here):
+    if queues := sorted(name for name in set(list_of(info.get("queues"), str)) if name not in here):
         yield f"{counted(len(queues), 'queue')} not in QUEUES here: {_some(queues)}."
-
-
-def _texts(value: Any) -> set[str]:
-    return {each for each in value if isinstance(each, str)} if isinstance(value, list) else set()
 
 
 def _some(names: Collection[str]) -> str:

@@ -12,7 +12,7 @@ from django_jobs import browse, operations
 from django_jobs.browse.workflow_payloads import error_of
 from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.acting import held_text
-from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, limit_of, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, ask, limit_of, table
 from django_jobs.models import audit
 from django_jobs.serialization.payloads import iso
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
@@ -118,7 +118,10 @@ def step_row(step: StepInfo, payload: Mapping[str, Any]) -> list[object]:
 def cancel(options: Mapping[str, Any]) -> CommandResult:
     info = browse.workflow(options["id"])
     if info.may_be_cancelled and not options["yes"]:
-        confirm(info)
+        left = counted(info.total - info.ended, "step has", "steps have")
+        question = f"Cancel {info.kind} {info.id}? {left} not ended, and a cancelled {info.kind} cannot go on."
+        unasked = "A cancelled workflow cannot go on. Add --yes to cancel it without a question."
+        ask(question, unasked, "Nothing was cancelled.")
     done = operations.cancel_workflow(info.id)
     info = browse.workflow(info.id)
     said = (
@@ -130,19 +133,6 @@ def cancel(options: Mapping[str, Any]) -> CommandResult:
     if info.counts["live"]:
         said += f" Asked to stop: {counted(info.counts['live'], 'job')}."
     return CommandResult(browse.workflow_payload(info), said, int(info.state != "cancelled"), acts)
-
-
-def confirm(info: WorkflowInfo) -> None:
-    """Ask before a workflow is cancelled.  Raises CommandError unless the answer is yes."""
-    left = counted(info.total - info.ended, "step has", "steps have")
-    try:
-        answer = input(
-            f"Cancel {info.kind} {info.id}? {left} not ended, and a cancelled {info.kind} cannot go on. [y/N] "
-        )
-    except EOFError:
-        raise CommandError("A cancelled workflow cannot go on. Add --yes to cancel it without a question.") from None
-    if answer.strip().lower() not in {"y", "yes"}:
-        raise CommandError("Nothing was cancelled.")
 
 
 def retry(options: Mapping[str, Any]) -> CommandResult:

@@ -51,7 +51,6 @@ class Finding:
 
     @property
     def kind(self) -> str:
-        """What sort of trouble it is."""
         return KINDS[self.cause][0]
 
     @property

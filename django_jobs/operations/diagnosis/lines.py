@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from django.utils.translation import gettext as _
@@ -56,12 +56,7 @@ def all_lines(server: ServerFacts) -> list[CheckLine]:
     if not any(each.subject == "clock" for each in found):
         said = _("The clock of the store differs from this machine's by %(seconds)s s.")
         found.append(CheckLine("ok", "clock", said % {"seconds": f"{server.clock_off:+.2f}"}))
-    return worst_first([*found, *server_lines(server)])
-
-
-def worst_first(lines: Iterable[CheckLine]) -> list[CheckLine]:
-    """Return the lines, errors first."""
-    return sorted(lines, key=lambda each: ("error", "warning", "ok").index(each.level))
+    return sorted([*found, *server_lines(server)], key=lambda each: ("error", "warning", "ok").index(each.level))
 
 
 def _version(about: Mapping[str, str]) -> CheckLine:

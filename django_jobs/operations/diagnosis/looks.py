@@ -4,7 +4,7 @@ number of queues."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django_jobs import browse
 from django_jobs.browse.counts import LIVE_QUEUES
@@ -12,9 +12,8 @@ from django_jobs.core import registry
 from django_jobs.core.times import Times, bound_of
 from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.enqueueing.keys import limit_now
-from django_jobs.exceptions import CorruptRecord
-from django_jobs.serialization.checked import is_moment
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.checked import is_moment, list_of, running_in
+from django_jobs.serialization.record import job_in, name_of
 from django_jobs.stores import get_store
 from django_jobs.workflows.reading import WorkflowInfo
 
@@ -115,15 +114,10 @@ def reported(workers: Iterable[WorkerInfo]) -> Iterator[LongRun]:
     for worker in workers:
         at = worker.info.get("at")
         ahead = at - worker.seen_at if is_moment(at) else 0
-        for child in _dicts(worker.info.get("children")):
-            for job in _dicts(child.get("jobs")):
-                queue, id, name, since = (job.get(key) for key in ("queue", "id", "name", "since"))
-                if isinstance(queue, str) and isinstance(id, str) and isinstance(name, str) and is_moment(since):
-                    yield LongRun(queue, id, name, since - ahead)
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+        for job in list_of(running_in(worker.info), dict):
+            queue, id, name, since = (job.get(key) for key in ("queue", "id", "name", "since"))
+            if isinstance(queue, str) and isinstance(id, str) and isinstance(name, str) and is_moment(since):
+                yield LongRun(queue, id, name, since - ahead)
 
 
 def usual_time(times: Times | None) -> int:
@@ -152,17 +146,14 @@ def _with_flows(jobs: Sequence[LongRun], infos: Mapping[tuple[str, str], JobInfo
 
 def _batch_of(job: LongRun, infos: Mapping[tuple[str, str], JobInfo]) -> str:
     info = infos.get((job.queue, job.id)) or get_store().get(job.queue, job.id)
-    try:
-        return decode(info.id, info.queue, info.record).controls.workflow or "" if info is not None else ""
-    except CorruptRecord:
-        return ""
+    record = job_in(info) if info is not None else None
+    return (record.controls.workflow if record is not None else None) or ""
 
 
 def _at_limit(job: LongRun, info: JobInfo) -> LongRun:
     """Add who holds the slots of its limit, and how many jobs wait for one, if all slots are taken."""
-    try:
-        record = decode(info.id, info.queue, info.record)
-    except CorruptRecord:
+    record = job_in(info)
+    if record is None:
         return job
     key, limit = record.controls.limit_key, limit_now(record)
     if key is None or not limit:

@@ -31,8 +31,6 @@ OLD_NAMES = {"held_work": "paused", "old_pause": "paused"}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `check` found."""
-
     #: ms by the store's clock.
     at: int
     findings: Sequence[Finding]

@@ -96,10 +96,10 @@ def server_findings(about: Mapping[str, str], clock_off: float = 0.0, lease: flo
         yield Finding("nearly_full", WARNING, number=used * 100 // limit)
 
 
-def number_of(about: object, key: str) -> int:
+def number_of(about: Mapping[str, str], key: str) -> int:
     """Return a number of the server's description; 0 if it has none."""
-    text = about.get(key, "") if isinstance(about, dict) else ""
-    return int(text) if text.isdigit() else 0
+    text = about.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def late_schedules(facts: Facts) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from django_jobs.operations.diagnosis.facts import Facts
 from django_jobs.operations.diagnosis.finding import Finding, Severity, cut
 from django_jobs.operations.diagnosis.looks import STILL
 from django_jobs.operations.diagnosis.rules import CLOCK
-from django_jobs.serialization.checked import is_moment
+from django_jobs.serialization.checked import is_moment, list_of
 
 #: ms: a free worker that leaves a job waiting for so long does not claim.
 STALLED = 60_000
@@ -56,7 +56,7 @@ def workers(facts: Facts) -> Iterator[Finding]:
 
 
 def _of_worker(worker: WorkerInfo, queues: Iterable[QueueStats], now: int, stalled: int) -> Iterator[Finding]:
-    for problem in _list(worker.info.get("problems")):
+    for problem in list_of(worker.info.get("problems")):
         yield Finding("child_silent", Severity.ERROR, detail=worker.name, more={"problem": str(problem)})
     if now - worker.seen_at > get_settings().lease * 1000:
         yield _silent(worker, now)
@@ -76,20 +76,15 @@ def _replaces(worker: WorkerInfo, silent: WorkerInfo) -> bool:
 
 
 def _neglected(info: Any, queues: Iterable[QueueStats], now: int, stalled: int) -> Iterator[QueueStats]:
-    children = [each for each in _list(info.get("children")) if isinstance(each, dict)]
     started = info.get("started_at")
     if info.get("state") != "running" or not isinstance(started, int) or now - started < stalled:
         return
-    if any(each.get("jobs") for each in children):
+    if any(each.get("jobs") for each in list_of(info.get("children"), dict)):
         return
-    mine = set(_list(info.get("queues"))) - set(_list(info.get("closed_queues")))
+    mine = set(list_of(info.get("queues"))) - set(list_of(info.get("closed_queues")))
     limits = get_settings().queues
     for stats in queues:
         most = limits[stats.queue].max_concurrency if stats.queue in limits else 0
         is_full = most and stats.counts.get(State.RUNNING, 0) >= most
         if stats.queue in mine and stats.latency >= stalled and not stats.paused and not is_full:
             yield stats
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
