@@ -8,6 +8,7 @@ from typing import Any
 from django_jobs.browse.counts import LIVE_QUEUES, JobCounts
 from django_jobs.conf.queues import covers
 from django_jobs.core.values import State, WorkerInfo
+from django_jobs.serialization.checked import list_of
 from django_jobs.stores import get_store
 from django_jobs.stores.values.answers import ParkedName
 
@@ -28,14 +29,14 @@ def takers(queue: str, workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
 
 def shown_queues(info: Mapping[str, Any]) -> list[str]:
     """Return the queues of a worker in few words: a pattern stands for the queues that were found by it."""
-    patterns = _list(info.get("patterns"))
-    names = [name for name in _list(info.get("queues")) if not any(covers(each, str(name)) for each in patterns)]
+    patterns = list_of(info.get("patterns"))
+    names = [name for name in list_of(info.get("queues")) if not any(covers(each, str(name)) for each in patterns)]
     return [str(each) for each in (*names, *patterns)]
 
 
 def _finds(worker: WorkerInfo, queue: str) -> bool:
-    left = any(covers(each, queue) for each in _list(worker.info.get("excluded")))
-    return not left and any(covers(each, queue) for each in _list(worker.info.get("patterns")))
+    left = any(covers(each, queue) for each in list_of(worker.info.get("excluded")))
+    return not left and any(covers(each, queue) for each in list_of(worker.info.get("patterns")))
 
 
 def unserved(queue: str, workers: Sequence[WorkerInfo]) -> tuple[str, Sequence[WorkerInfo]]:
@@ -48,7 +49,7 @@ def unserved(queue: str, workers: Sequence[WorkerInfo]) -> tuple[str, Sequence[W
     open_ = [each for each in serving if each.info.get("state") not in CLOSED]
     if not open_:
         return "workers_quiet", serving
-    kept = [each for each in open_ if queue not in _list(each.info.get("closed_queues"))]
+    kept = [each for each in open_ if queue not in list_of(each.info.get("closed_queues"))]
     return ("", kept) if kept else ("queue_left_out", open_)
 
 
@@ -64,7 +65,3 @@ def unknown_names(counted: JobCounts, workers: Sequence[WorkerInfo]) -> list[Par
 def knowing(workers: Iterable[WorkerInfo], unknown_to: frozenset[str]) -> list[WorkerInfo]:
     """Return the workers that may know a name.  `unknown_to`: the digests of those that do not."""
     return [each for each in workers if each.info.get("knows") not in unknown_to]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -20,10 +20,9 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs.core.outcome import clean
 from django_jobs.core.queue_stats import Pause
 from django_jobs.core.values import JobInfo
-from django_jobs.exceptions import CorruptRecord
 from django_jobs.runtime.savepoint import savepoint
 from django_jobs.serialization.masking import shown_call
-from django_jobs.serialization.record import decode
+from django_jobs.serialization.record import job_in
 
 if TYPE_CHECKING:  # models are loaded in every process; all that operators use is not
     from django_jobs.operations.bulk import Operation
@@ -171,9 +170,7 @@ def outbox_act(verb: str, entries: Sequence[Any]) -> Act:
 
 def edit_details(info: JobInfo, call: Sequence[Any]) -> dict[str, str]:
     """Return the arguments of a job before and after an edit, both masked, as JSON.  `call`: the new ones."""
-    try:
-        job = decode(info.id, info.queue, info.record)
-    except CorruptRecord:
+    if (job := job_in(info)) is None:
         return {}
     new = job._replace(args=json.dumps(call).encode())
     before, after = (json.dumps(shown_call(each), ensure_ascii=False) for each in (job, new))

@@ -26,10 +26,10 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added, JobInfo, State
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.exceptions import CorruptRecord, StoreCorrupt, StoreError, StoreFull, StoreMisconfigured
+from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.checked import read_count
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.record import job_in, name_of
 from django_jobs.signals import job_enqueued
 from django_jobs.stores.values.documents import BROKEN
 from django_jobs.stores.values.sizes import MAX_BATCH, chunks, grouped, in_batches
@@ -352,17 +352,11 @@ def _without_kept(workflow: str, missing: list[str]) -> list[str]:
 
 
 def _result(store: Store, info: JobInfo) -> bytes | None:
-    if info.state is not State.SUCCEEDED or not _is_noted(info):
+    job = job_in(info) if info.state is State.SUCCEEDED else None
+    if job is None or not job.controls.noted_result:
         return None
     whole = store.get(info.queue, info.id)
     return (whole and whole.result) or b""
-
-
-def _is_noted(info: JobInfo) -> bool:
-    try:
-        return decode(info.id, info.queue, info.record).controls.noted_result
-    except CorruptRecord:
-        return False
 
 
 # -- what people ask for ------------------------------------------------------------

@@ -13,11 +13,10 @@ from django_jobs.core import registry
 from django_jobs.core.definition import positional_names
 from django_jobs.core.sensitive import HIDDEN, Call
 from django_jobs.core.values import Job, JobInfo, State
-from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.masking import call_of, is_open, masked, shown_call
 from django_jobs.serialization.payloads import searchable_text, worker_name
-from django_jobs.serialization.record import decode, enqueued_ms, name_of, tags_of
+from django_jobs.serialization.record import enqueued_ms, job_in, name_of, tags_of
 
 #: States whose jobs have no time of their own: they are chosen by the time of their enqueueing.
 _ENQUEUED = frozenset({State.QUEUED, State.BLOCKED})
@@ -55,7 +54,7 @@ def _fulfils(info: JobInfo, term: Term, arguments: bool) -> bool:
             return value.casefold() in searchable_text(info, arguments=arguments).casefold()
         case "error":
             return value in _errors(masked(info, arguments=arguments))
-    job = _job(info)
+    job = job_in(info)
     if job is None:
         return False
     if term.field == "scope":
@@ -74,13 +73,6 @@ def _errors(info: JobInfo) -> tuple[str, ...]:
 def names_of(kind: str) -> tuple[str, str, str]:
     """Return the names of the class of an error: as Python prints it, whole, and without its module."""
     return kind, f"builtins.{kind}", kind.rpartition(".")[2]
-
-
-def _job(info: JobInfo) -> Job | None:
-    try:
-        return decode(info.id, info.queue, info.record)
-    except CorruptRecord:
-        return None
 
 
 def time_of(info: JobInfo) -> int:
@@ -173,7 +165,7 @@ class Notes:
         if not self._paths:
             return
         self.unknown += registry.find(name_of(info.record)) is None
-        if not self.has_argument and (job := _job(info)):
+        if not self.has_argument and (job := job_in(info)):
             self.has_argument = all(argument(job, path) is not _MISSING for path in self._paths)
 
     @property

@@ -35,9 +35,9 @@ AGAIN = [
 @pytest.mark.postgres
 @pytest.mark.accepts("R27")
 @pytest.mark.redis
-def test_transactions_and_tables_are_the_same_on_postgresql(postgres: Postgres) -> None:
+def test_transactions_tables_and_the_outbox_are_the_same_on_postgresql(postgres: Postgres) -> None:
     only_in_ci()
-    run_again(postgres.settings(), *AGAIN)
+    run_again(postgres.settings(), *AGAIN, "outbox")
 
 
 @pytest.mark.postgres
@@ -47,13 +47,6 @@ def test_whatever_is_sent_to_the_api_is_no_fault_on_postgresql(postgres: Postgre
     run_again(
         postgres.settings(), "api/requests/test_fuzz.py", chosen="archived or outbox or schedules or address or bulk"
     )
-
-
-@pytest.mark.postgres
-@pytest.mark.redis
-def test_the_outbox_is_the_same_on_postgresql(postgres: Postgres) -> None:
-    only_in_ci()
-    run_again(postgres.settings(), "outbox")
 
 
 @pytest.mark.redis
