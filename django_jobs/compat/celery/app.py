@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from django.utils.module_loading import import_string
 
 from django_jobs.compat.celery import canvas
-from django_jobs.compat.celery.calls import ERRBACKS, limit_of, takes_error
+from django_jobs.compat.celery.calls import ERRBACKS, limit_of, priority_of, takes_error
 from django_jobs.compat.celery.conf import Conf, conf
 from django_jobs.compat.celery.exceptions import ChordError, Reject, Unsupported
 from django_jobs.compat.celery.missing import TASK_OPTIONS
@@ -228,7 +228,11 @@ def _register(task: AnyTask, naming: Mapping[str, str], options: dict[str, Any])
 
 def _job_options(task: Task) -> dict[str, Any]:
     """Return the options of `@job` that keep Celery's promises."""
+    own = {"queue": getattr(task.queue, "name", task.queue)} if task.queue else {}
+    if task.priority is not None:
+        own["priority"] = priority_of(task.name, task.priority)
     return {
+        **own,
         "max_attempts": MOST_ATTEMPTS,
         "retry_on": (),
         "delivery": "at_least_once" if task.acks_late or task.reject_on_worker_lost else "once_unless_failed",

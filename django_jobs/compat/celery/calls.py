@@ -83,8 +83,7 @@ def request_of(
     `is_step`: it becomes a step of a workflow, whose id follows from the workflow's.  `is_later`: steps come before it,
     and its times count from their end."""
     check_call(task.name, options)
-    chosen = {**_defaults(task), **{name: value for name, value in options.items() if value is not None}}
-    chosen = {**route(task.name, args, kwargs, chosen, task), **chosen}
+    chosen = chosen_for(task, task.name, args, kwargs, options)
     args, kwargs = list(args or ()), dict(kwargs or {})
     headers = dict(chosen.get("headers") or {})
     id = check_id(chosen["task_id"]) if "task_id" in chosen else None
@@ -92,7 +91,7 @@ def request_of(
         id = new_id(now_ms())  # the receivers learn it
     given = {**headers, "id": id, "task": task.name, "eta": chosen.get("eta"), "expires": chosen.get("expires")}
     told = dict(given)
-    queue = _queue(chosen)
+    queue = queue_of(chosen)
     before_task_publish.send(
         task.name, body=(args, kwargs, {}), exchange="", routing_key=queue, headers=told, properties={}, declare=[],
         retry_policy=None,
@@ -173,13 +172,16 @@ def takes_error(errback: Any) -> bool:
     return bool(spec.varargs) or len(spec.args) > 1
 
 
-def _defaults(task: Any) -> dict[str, Any]:
-    """Return what the decorator says of each call."""
-    given = {"queue": task.queue, "priority": task.priority, "expires": task.expires}
-    return {name: value for name, value in given.items() if value is not None}
+def chosen_for(task: Any, name: str, args: Any, kwargs: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call, with those that the decorator and the routes give it.  `task`: None if this process
+    does not know the name."""
+    given = [(option, getattr(task, option, None)) for option in ("queue", "priority", "expires")]
+    chosen = {option: value for option, value in (*given, *options.items()) if value is not None}
+    return {**route(name, args, kwargs, chosen, task), **chosen}
 
 
-def _queue(chosen: Mapping[str, Any]) -> Any:
+def queue_of(chosen: Mapping[str, Any]) -> Any:
+    """Return the name of the queue; None: that of the job."""
     queue = chosen.get("queue") or conf.task_default_queue
     return getattr(queue, "name", queue)
 

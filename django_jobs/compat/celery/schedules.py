@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_jobs.compat.celery.app import send_task, shared_task
-from django_jobs.compat.celery.calls import priority_of
-from django_jobs.compat.celery.conf import conf, route
+from django_jobs.compat.celery.calls import chosen_for, priority_of, queue_of
+from django_jobs.compat.celery.conf import conf
 from django_jobs.compat.celery.exceptions import Unsupported
 from django_jobs.compat.celery.missing import NAMES, refuse
+from django_jobs.core import registry
 from django_jobs.schedules.entry import ScheduleEntry
 
 __all__ = ["crontab", "schedule"]
@@ -96,8 +97,9 @@ def _entry(key: str, options: dict[str, Any]) -> ScheduleEntry:
     if options:
         raise Unsupported(f"CELERY_BEAT_SCHEDULE[{key!r}] has an unknown key {sorted(options)[0]!r}.")
     fields: dict[str, Any] = {}
-    if call.keys() <= {"queue", "priority", "expires"} and not isinstance(call.get("expires"), str | datetime):
-        fields = _fields(task, {**route(task, args, kwargs, call, None), **call}) if call else {}
+    chosen = chosen_for(getattr(registry.find(task), "task", None), task, args, kwargs, call)
+    if chosen.keys() <= {"queue", "priority", "expires"} and not isinstance(chosen.get("expires"), str | datetime):
+        fields = _fields(task, chosen)
     else:
         # An entry has not these options of a call, so a task of ours makes the call.
         args, kwargs, task = [task, args, kwargs, _plain(key, call)], {}, enqueue.name
@@ -109,10 +111,10 @@ def _entry(key: str, options: dict[str, Any]) -> ScheduleEntry:
 
 def _fields(task: str, call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a call as fields of an entry."""
-    queue, priority, expires = call.get("queue"), call.get("priority"), call.get("expires")
+    expires = call.get("expires")
     return {
-        "queue": getattr(queue, "name", queue) or "",
-        "priority": None if priority is None else priority_of(task, priority),
+        "queue": queue_of(call) or "",
+        "priority": priority_of(task, call.get("priority")) or None,
         "expires_in": expires.total_seconds() if isinstance(expires, timedelta) else expires,
     }
 
@@ -126,7 +128,8 @@ def _plain(key: str, call: Mapping[str, Any]) -> dict[str, Any]:
 @shared_task(name="celery.beat", ignore_result=True, acks_late=True)
 def enqueue(name: str, args: list[Any], kwargs: dict[str, Any], options: dict[str, Any]) -> None:
     """Enqueue a task of the schedule that has options of its own.  Its id follows from this job's: it is one job."""
-    send_task(name, args, kwargs, task_id=f"{enqueue.request.id}.call", **options)
+    # An id has 128 characters at most: without "cron:", which the id of each run begins with, there is room.
+    send_task(name, args, kwargs, task_id=f"{str(enqueue.request.id)[-123:]}.call", **options)
 
 
 def __getattr__(name: str) -> Any:

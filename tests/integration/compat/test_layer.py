@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.test import override_settings
 
-from django_jobs import get_job
+from django_jobs import get_job, schedules
 from django_jobs.compat import celery
 from django_jobs.compat.celery import (
     AsyncResult,
@@ -43,13 +43,18 @@ from django_jobs.compat.celery.schedules import entries
 from django_jobs.core import registry
 from django_jobs.exceptions import InvalidArguments, InvalidJob, PayloadError, StoreUnavailable, UnknownQueue
 from django_jobs.operations import relay
-from django_jobs.schedules.entry import check_entry
+from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
 
 QUEUES = {"STORE": "memory", "QUEUES": {"default": {}, "mail": {}, "slow": {}}}
 #: What a time is rounded by, at most.
 MOMENT = timedelta(milliseconds=1)
+
+
+@shared_task(name="layer.mailed", queue="mail", priority=5, expires=60)
+def mailed() -> None:
+    """Has options of its own."""
 
 
 class Watched(Task):
@@ -633,6 +638,44 @@ def test_options_of_an_entry_of_beat_become_fields_of_the_schedule() -> None:
             check_entry(each)
     made = [(each.job, each.queue, each.priority, each.expires_in) for each in found]
     assert made == [("layer.add", "mail", -3, 120), ("layer.add", "slow", -4, 9.5)]
+
+
+def test_a_task_of_the_schedule_has_the_options_of_a_call() -> None:
+    """Its decorator, the routes and the default queue count for it, too, whatever the entry has of its own."""
+    written = {
+        "plain": {"task": "layer.mailed", "schedule": 30.0},
+        "own": {"task": "layer.mailed", "schedule": 30.0, "options": {"expires": 9}},
+        "more": {"task": "layer.mailed", "schedule": 30.0, "options": {"headers": {"a": 1}}},
+        "routed": {"task": "layer.total", "schedule": 30.0, "args": ([1, 2],)},
+        "rest": {"task": "layer.add", "schedule": 30.0, "args": (1, 2)},
+        "unknown": {"task": "layer.gone", "schedule": 30.0},
+    }
+    settings: dict[str, Any] = {"CELERY_TASK_ROUTES": {"layer.total": "slow"}, "CELERY_TASK_DEFAULT_QUEUE": "mail"}
+    with override_settings(CELERY_BEAT_SCHEDULE=written, DJANGO_JOBS=QUEUES, **settings):
+        made = {each.label: (each.queue, each.priority, each.expires_in) for each in entries()}
+    assert made == {
+        "plain": ("mail", -5, 60), "own": ("mail", -5, 9), "more": ("", None, None), "routed": ("slow", None, None),
+        "rest": ("mail", None, None), "unknown": ("mail", None, None),
+    }  # fmt: skip
+
+
+def test_a_run_of_the_schedule_makes_its_call_however_long_its_name_is(jobs: Jobs) -> None:
+    id = f"cron:celery:{'k' * 102}:1700000000000"
+    assert len(id) == 128
+    with override_settings(DJANGO_JOBS=QUEUES):
+        call = registry.get("celery.beat").task.apply_async(("layer.mailed", [], {}, {"headers": {"a": 1}}), task_id=id)
+        jobs.run_all()
+        made = AsyncResult(f"{id}.call"[-128:])
+        assert (call.state, made.state, made.queue) == ("SUCCESS", "SUCCESS", "mail")
+
+
+def test_a_task_that_is_enqueued_as_a_job_has_the_queue_of_its_decorator(jobs: Jobs) -> None:
+    with override_settings(DJANGO_JOBS=QUEUES):
+        mailed.definition.enqueue()
+        entry = ScheduleEntry("db:1", "layer.mailed", "@every 30s", source="database")
+        schedules.run_now(entry)
+        found = [(each.queue, each.priority) for each in jobs.enqueued()]
+    assert found == [("mail", -5)] * 2
 
 
 @pytest.mark.parametrize("when", [schedule(0.5), schedule(90.5), crontab(day_of_month=1, day_of_week=1)])
