@@ -11,11 +11,13 @@ from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.archive.values import as_stored
-from django_jobs.core.values import State
+from django_jobs.core.values import FINISHED, State
 from django_jobs.enqueueing.decorator import job
-from django_jobs.enqueueing.handle import DUPLICATE, JobHandle
+from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, JobHandle, find
 from django_jobs.enqueueing.methods import Calls
 from django_jobs.enqueueing.request import new_id, now_ms
+from django_jobs.serialization.record import decode
+from django_jobs.workflows.end_calls import told
 
 #: The name of the job that writes into the rows how jobs ended.
 NOTE_END = "django_jobs.note_end"
@@ -53,13 +55,20 @@ class JobRow(models.Model):
             self.started_at = self.ended_at = None
             self.save(using=database)
             own = task._overrides.get("changed", {}).get("on_end", task._definition.on_end)
-            handle = task.using(job_id=self.job_id, on_end=own or NOTE_END).enqueue(*args, **kwargs)
-            transaction.on_commit(partial(self._note_none, self.job_id, handle, database), using=database)
+            options: dict[str, Any] = {"job_id": self.job_id, "on_end": own or NOTE_END}
+            if database != router.db_for_write(type(self)):  # as a worker would ask, who has no instance
+                options["meta"] = {**task._overrides.get("meta", {}), _at(type(self)): database}
+            handle = task.using(**options).enqueue(*args, **kwargs)
+            is_early = handle.state not in (DEFERRED, *FINISHED)
+            transaction.on_commit(partial(self._after_commit, self.job_id, handle, database, is_early), using=database)
         return handle
 
-    def _note_none(self, id: str, handle: JobHandle[Any], database: str) -> None:
-        """There may be no job after all, and no end that could be told."""
-        if handle.state in (DUPLICATE, State.CANCELLED) and self.job_id == id:
+    def _after_commit(self, id: str, handle: JobHandle[Any], database: str, is_early: bool) -> None:
+        """There may be no job after all, and no end that could be told.  One that was sent before (`is_early`) may have
+        ended while nobody saw the row."""
+        if is_early and (info := find(id)) is not None and info.state in FINISHED:
+            note_end(told(info.state.value, decode(id, info.queue, info.record), info))
+        elif handle.state in (DUPLICATE, State.CANCELLED) and self.job_id == id:
             self.state = str(handle.state)
             rows = type(self)._base_manager.using(database).filter(job_id=id, ended_at=None)
             rows.update(state=self.state)
@@ -71,10 +80,16 @@ def note_end(end: dict[str, Any]) -> None:
     at = as_stored(end["ended_at"])
     for model in apps.get_models():
         if issubclass(model, JobRow):
-            rows = model._base_manager.using(router.db_for_write(model)).filter(job_id=end["id"])
+            database = end.get("meta", {}).get(_at(model)) or router.db_for_write(model)
+            rows = model._base_manager.using(database).filter(job_id=end["id"])
             rows.filter(models.Q(ended_at=None) | models.Q(ended_at__lte=at)).update(
                 state=end["state"],
                 error=end["error"] or "",
                 started_at=None if began is None else as_stored(began),
                 ended_at=at,
             )
+
+
+def _at(model: type[models.Model]) -> str:
+    """Return the key, in the `meta` of a job, of the database in which its row of this model is."""
+    return f"django_jobs.row:{model._meta.label}"

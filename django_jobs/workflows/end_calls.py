@@ -135,7 +135,7 @@ def _enqueue(queue: str, ends: list[tuple[str, JobInfo]], look: _Look) -> list[s
 
 def _request(name: str, key: str, state: str, job: Job, info: JobInfo) -> NewJobRequest:
     """Raises UnknownJob."""
-    request = request_for(registry.get(name), [_told(state, job, info)], {})
+    request = request_for(registry.get(name), [told(state, job, info)], {})
     same = sha256(f"{job.queue}\n{key}\n{name}".encode()).hexdigest()
     request.id, request.digest, request.scope = same[:32], same[:DIGEST_LENGTH], job.options.scope
     # The entry is the note that this has to be done: there is no transaction to wait for, and nobody waits for room.
@@ -151,8 +151,8 @@ def _submit(requests: list[NewJobRequest], look: _Look) -> list[Any]:
         return [error] if len(requests) == 1 else [_submit([each], look)[0] for each in requests]
 
 
-def _told(state: str, job: Job, info: JobInfo) -> dict[str, Any]:
-    """Return the argument of the job: what is known of the end, without sensitive values."""
+def told(state: str, job: Job, info: JobInfo) -> dict[str, Any]:
+    """Return the argument of such a job: what is known of the end, without sensitive values."""
     shown = masked(info)
     last = info.attempts[-1] if info.attempts else None
     has_succeeded = state == "succeeded"
@@ -165,7 +165,7 @@ def _told(state: str, job: Job, info: JobInfo) -> dict[str, Any]:
         args = kwargs = None
     run_ms = info.run_ms if has_succeeded or last is None else last.run_ms
     ended_at = datetime.fromtimestamp(info.at / 1000, UTC)
-    told = {
+    end = {
         "id": job.id,
         "name": registry.current_name(job.name),
         "queue": job.queue,
@@ -180,10 +180,10 @@ def _told(state: str, job: Job, info: JobInfo) -> dict[str, Any]:
         "meta": told_job.meta or {},
     }
     for large in (("result",), ("args", "kwargs"), ("error",)):
-        if len(dump([told], {})) <= get_settings().max_payload:
+        if len(dump([end], {})) <= get_settings().max_payload:
             break
-        told |= dict.fromkeys(large)
-    return told
+        end |= dict.fromkeys(large)
+    return end
 
 
 def _result(info: JobInfo) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -113,6 +115,23 @@ def test_a_row_that_was_enqueued_again_shows_the_later_job(jobs: Jobs, report: A
     assert row.state == "succeeded"
 
 
+@pytest.mark.parametrize(("rows", "told"), [(7, ("succeeded", "")), (-7, ("dead", "ValueError: no -7 rows"))])
+def test_a_job_that_ended_before_others_could_see_the_row_is_told_at_the_commit(
+    rows: int, told: tuple[str, str], jobs: Jobs, report: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without ON_COMMIT, and in a database that is not DATABASE, the job does not wait for the commit of the row."""
+    row = report()
+    with transaction.atomic():
+        row.enqueue(export.using(on_commit=False), rows)
+        with monkeypatch.context() as elsewhere:  # a worker does not see the row
+            elsewhere.setattr(apps, "get_models", list)
+            jobs.run_all()
+        assert row.state == "queued"
+    row.refresh_from_db()
+    assert (row.state, row.error) == told
+    assert row.started_at <= row.ended_at
+
+
 def test_a_job_with_an_end_of_its_own_keeps_it(jobs: Jobs, report: Any) -> None:
     TOLD.clear()
     row = report()
@@ -125,3 +144,47 @@ def test_a_job_with_an_end_of_its_own_keeps_it(jobs: Jobs, report: Any) -> None:
 def test_a_project_without_such_a_model_has_no_job_for_it() -> None:
     with pytest.raises(UnknownJob):
         registry.get(NOTE_END)
+
+
+def test_a_row_in_another_database_is_told_there() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", OTHER_DATABASE], check=True, timeout=60)
+
+
+OTHER_DATABASE = """
+import django
+from django.conf import settings
+
+memory = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+settings.configure(
+    INSTALLED_APPS=["django.contrib.contenttypes", "django_jobs"], DATABASES={"default": memory, "other": memory},
+    DJANGO_JOBS={"STORE": "memory"}, USE_TZ=True,
+)
+django.setup()
+from django.db import connections, transaction
+from django_jobs.models import JobRow
+from django_jobs.testing import Jobs
+from tests.integration.calls.test_job_row import export
+
+class Report(JobRow):
+    class Meta:
+        app_label = "contenttypes"
+
+for connection in connections.all():
+    with connection.schema_editor() as editor:
+        editor.create_model(Report)
+chosen = export.using(meta={"mine": 1})
+with Jobs() as jobs:
+    row, fails = Report(), Report()
+    for each, rows in ((row, 7), (fails, -7)):
+        each.save(using="other")
+        each.enqueue(chosen, rows)
+    with transaction.atomic(using="other"):
+        early = Report()
+        early.save(using="other")
+        early.enqueue(chosen, 7)
+    assert [b'"mine":1' in jobs.store.get(each.queue, each.id).record for each in jobs.enqueued()] == [True] * 3
+    jobs.run_all()
+states = list(Report.objects.using("other").order_by("pk").values_list("state", flat=True))
+assert states == ["succeeded", "dead", "succeeded"], states
+assert not Report.objects.exists()
+"""
