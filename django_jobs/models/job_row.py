@@ -50,17 +50,25 @@ class JobRow(models.Model):
         A job with an `on_end` of its own calls `django_jobs.models.job_row.note_end` there.  Raises as `task.enqueue`
         does: after an error in the call, the row is as it was; after a StoreError at the commit, it is saved."""
         database = router.db_for_write(type(self), instance=self)
+        before = {field.name: getattr(self, field.name) for field in JobRow._meta.local_fields}
         with transaction.atomic(using=database):
-            self.job_id, self.state, self.error = new_id(now_ms()), "queued", ""
-            self.started_at = self.ended_at = None
-            self.save(using=database)
-            own = task._overrides.get("changed", {}).get("on_end", task._definition.on_end)
-            options: dict[str, Any] = {"job_id": self.job_id, "on_end": own or NOTE_END}
-            if database != router.db_for_write(type(self)):  # as a worker would ask, who has no instance
-                options["meta"] = {**task._overrides.get("meta", {}), _at(type(self)): database}
-            handle = task.using(**options).enqueue(*args, **kwargs)
-            is_early = handle.state not in (DEFERRED, *FINISHED)
-            transaction.on_commit(partial(self._after_commit, self.job_id, handle, database, is_early), using=database)
+            try:
+                return self._add(task, args, kwargs, database)
+            except Exception:
+                vars(self).update(before)
+                raise
+
+    def _add(self, task: Calls[Any, Any], args: Any, kwargs: Any, database: str) -> JobHandle[Any]:
+        self.job_id, self.state, self.error = new_id(now_ms()), "queued", ""
+        self.started_at = self.ended_at = None
+        self.save(using=database)
+        own = task._overrides.get("changed", {}).get("on_end", task._definition.on_end)
+        options: dict[str, Any] = {"job_id": self.job_id, "on_end": own or NOTE_END}
+        if database != router.db_for_write(type(self)):  # as a worker would ask, who has no instance
+            options["meta"] = {**task._overrides.get("meta", {}), _at(type(self)): database}
+        handle = task.using(**options).enqueue(*args, **kwargs)
+        is_early = handle.state not in (DEFERRED, *FINISHED)
+        transaction.on_commit(partial(self._after_commit, self.job_id, handle, database, is_early), using=database)
         return handle
 
     def _after_commit(self, id: str, handle: JobHandle[Any], database: str, is_early: bool) -> None:

@@ -79,8 +79,10 @@ def test_each_end_is_shown_and_an_earlier_one_that_comes_late_is_not(jobs: Jobs,
 
 
 def test_what_rolls_back_leaves_neither_row_nor_job(jobs: Jobs, report: Any) -> None:
+    row = report()
     with pytest.raises(InvalidArguments):
-        report().enqueue(export, 1, 2)
+        row.enqueue(export, 1, 2)
+    assert (row.job_id, row.state) == ("", "")  # a later save() must not say that a job waits
 
     def fails() -> None:
         with transaction.atomic():
