@@ -19,6 +19,7 @@ from django_jobs.archive.models import ArchivedJob, ArchivedTag
 from django_jobs.archive.values import columns_of
 from django_jobs.core.values import JobInfo
 from django_jobs.serialization.record import tags_of
+from django_jobs.stores.values.sizes import chunks, grouped
 
 #: Rows per statement of the ORM: below every database's limit of variables.
 BATCH = 500
@@ -65,6 +66,7 @@ def write_rows(rows: Rows) -> None:
             case _:
                 for start in range(0, len(rows), BATCH):
                     _with_orm(ArchivedJob.objects.using(alias), rows[start : start + BATCH])
+        _delete_left(ArchivedJob.objects.using(alias), [row["job_id"] for row in rows if row["log"]])
         _write_tags(alias, [(tag, *key) for key, tags in tagged.items() for tag in tags])
 
 
@@ -117,6 +119,17 @@ def _with_orm(table: QuerySet[ArchivedJob], rows: Rows) -> None:
     table.bulk_create(list(wanted.values()), ignore_conflicts=True)
     if older:
         table.bulk_update(older, _names())
+
+
+def _delete_left(table: QuerySet[ArchivedJob], ids: Sequence[str]) -> None:
+    """Delete earlier ends of these jobs in other queues: a person revived the job, and a retry has moved it.
+
+    Such a job has a log.  Another job with the same id was enqueued at another time."""
+    for some in chunks(ids, BATCH):
+        ends = table.filter(job_id__in=some, enqueued_at__isnull=False).order_by("ended_at", "pk")
+        ended = grouped(((id, at), pk) for pk, id, at in ends.values_list("pk", "job_id", "enqueued_at"))
+        if left := [pk for keys in ended.values() for pk in keys[:-1]]:
+            table.filter(pk__in=left).only("pk").delete()
 
 
 def _write_tags(alias: str, tags: Sequence[tuple[str, str, str]]) -> None:

@@ -11,6 +11,7 @@ from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.archive.values import as_stored
+from django_jobs.conf import get_settings
 from django_jobs.core.values import FINISHED, State
 from django_jobs.enqueueing.decorator import job
 from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, JobHandle, find
@@ -67,7 +68,8 @@ class JobRow(models.Model):
         if database != router.db_for_write(type(self)):  # as a worker would ask, who has no instance
             options["meta"] = {**task._overrides.get("meta", {}), _at(type(self)): database}
         handle = task.using(**options).enqueue(*args, **kwargs)
-        is_early = handle.state not in (DEFERRED, *FINISHED)
+        is_alone = handle.state != DEFERRED or database != get_settings().database
+        is_early = is_alone and handle.state not in FINISHED
         transaction.on_commit(partial(self._after_commit, self.job_id, handle, database, is_early), using=database)
         return handle
 

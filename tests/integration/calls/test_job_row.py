@@ -162,6 +162,8 @@ settings.configure(
     DJANGO_JOBS={"STORE": "memory"}, USE_TZ=True,
 )
 django.setup()
+from unittest.mock import patch
+from django.apps import apps
 from django.db import connections, transaction
 from django_jobs.models import JobRow
 from django_jobs.testing import Jobs
@@ -174,19 +176,25 @@ class Report(JobRow):
 for connection in connections.all():
     with connection.schema_editor() as editor:
         editor.create_model(Report)
-chosen = export.using(meta={"mine": 1})
+def enqueue(rows):
+    row = Report()
+    row.save(using="other")
+    return row.enqueue(export.using(meta={"mine": 1}), rows)
+
 with Jobs() as jobs:
-    row, fails = Report(), Report()
-    for each, rows in ((row, 7), (fails, -7)):
-        each.save(using="other")
-        each.enqueue(chosen, rows)
+    for rows in (7, -7):
+        handle = enqueue(rows)
+        assert b'"mine":1' in jobs.store.get(handle.queue, handle.id).record
+    jobs.run_all()
     with transaction.atomic(using="other"):
-        early = Report()
-        early.save(using="other")
-        early.enqueue(chosen, 7)
-    assert [b'"mine":1' in jobs.store.get(each.queue, each.id).record for each in jobs.enqueued()] == [True] * 3
+        enqueue(8)
+        with transaction.atomic():  # commits first
+            enqueue(-8)
+        with patch.object(apps, "get_models", list):  # a worker does not see the rows
+            jobs.run_all()
+    enqueue(9)
     jobs.run_all()
 states = list(Report.objects.using("other").order_by("pk").values_list("state", flat=True))
-assert states == ["succeeded", "dead", "succeeded"], states
+assert states == [*["succeeded", "dead"] * 2, "succeeded"], states
 assert not Report.objects.exists()
 """

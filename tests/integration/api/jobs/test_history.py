@@ -13,8 +13,9 @@ from django.utils import timezone
 
 from django_jobs import archive
 from django_jobs.archive import Cursor
-from django_jobs.core.values import Attempt, JobInfo, State
-from django_jobs.models import ArchivedJob
+from django_jobs.core.values import Attempt, Job, JobInfo, Options, State
+from django_jobs.models import ArchivedJob, ArchivedTag
+from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
 from django_jobs.worker.maintenance.archiver import Archiver
 from tests.conftest import Clock
@@ -67,6 +68,27 @@ def test_writing_a_job_again_changes_nothing_and_a_later_end_replaces_it(
     assert ArchivedJob.objects.get().status == "succeeded"
     archive.write(batch)
     assert ArchivedJob.objects.get().status == "succeeded"
+
+
+@pytest.mark.parametrize("vendor", ["", "another database"])
+def test_a_revived_job_that_a_retry_has_moved_to_another_queue_keeps_one_row(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, vendor: str, store: Store
+) -> None:
+    if vendor:
+        monkeypatch.setattr(connections["default"], "vendor", vendor)
+
+    def record(enqueued: int) -> bytes:
+        return encode(Job("1", "default", "tests.greet", b"[[],{}]", enqueued, Options(tags="a")))
+
+    failed, retried = Attempt(1, "failed", clock.now), Attempt(2, "retried", clock.now)
+    dead = JobInfo("1", "default", record(clock.now), State.DEAD, 1, at=clock.now, attempts=(failed,))
+    ended = dead._replace(queue="small", state=State.SUCCEEDED, at=clock.now + 5000, attempts=(failed, retried))
+    other = dead._replace(queue="other", record=record(clock.now - 5000))  # an id was for one queue once
+    for batch in ([dead, other], [ended], [dead], [ended]):
+        archive.write(batch)
+    assert sorted(ArchivedJob.objects.values_list("queue", "status")) == [("other", "dead"), ("small", "succeeded")]
+    assert [info.queue for info in archive.page(tag="a")[0]] == ["small", "other"]
+    assert ArchivedTag.objects.count() == 2
 
 
 def test_a_database_that_is_away_delays_the_archive_and_nothing_else(
