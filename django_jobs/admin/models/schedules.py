@@ -17,9 +17,11 @@ from django_jobs import schedules
 from django_jobs.admin.common.audited import AuditedAdmin
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.exceptions import JobsError
+from django_jobs.core.sensitive import Call, hide_all
+from django_jobs.exceptions import InvalidArguments, JobsError
 from django_jobs.models import Schedule
 from django_jobs.models.audit import ObjectKind
+from django_jobs.operations.edited import unmask
 
 #: Number of next runs shown, as documented.
 NEXT = 5
@@ -37,6 +39,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
         super().__init__(*args, **kwargs)
         if "job" not in self.fields:
             return  # the user may only view
+        if self.instance.pk:
+            self.initial["args"], self.initial["kwargs"] = shown_call(self.instance)
         current = [self.instance.job] if self.instance.job and self.instance.job not in registry.names() else []
         names = [("", "---------"), *((name, name) for name in [*registry.names(), *current])]
         self.fields["job"].widget = forms.Select(choices=names)
@@ -45,6 +49,28 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
         queues = [*get_settings().queues]
         queues += [self.instance.queue] if self.instance.queue and self.instance.queue not in queues else []
         self.fields["queue"].widget = forms.Select(choices=[("", "---------"), *((name, name) for name in queues)])
+
+    def clean(self) -> Any:
+        """A masked value that was left keeps the stored one; under another job it might be shown."""
+        cleaned = super().clean()
+        args, kwargs = self.cleaned_data.get("args"), self.cleaned_data.get("kwargs")
+        if self.instance.pk and isinstance(args, list) and isinstance(kwargs, dict):
+            row = self.instance
+            shown = shown_call(row) if self.cleaned_data.get("job") == row.job else None
+            try:
+                call = unmask((row.args, row.kwargs), shown, [args, kwargs])
+            except InvalidArguments as error:
+                raise forms.ValidationError({"kwargs": str(error)}) from error
+            self.cleaned_data["args"], self.cleaned_data["kwargs"] = call
+        return cleaned
+
+
+def shown_call(schedule: Schedule) -> Call:
+    """Return the arguments with the sensitive ones hidden; of an unknown job, with all of them hidden."""
+    if not isinstance(schedule.args, list) or not isinstance(schedule.kwargs, dict):
+        return [], {}
+    definition = registry.find(schedule.job)
+    return (definition.hide if definition else hide_all)(schedule.args, schedule.kwargs)
 
 
 class ScheduleAdmin(AuditedAdmin):
@@ -64,6 +90,12 @@ class ScheduleAdmin(AuditedAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.readonly_fields if obj else []
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None and not self.has_change_permission(request, row):
+            row.args, row.kwargs = shown_call(row)  # it is shown as it is, and not saved
+        return row
 
     def audit_subject(self, row: models.Model) -> str:
         return f"db:{row.pk}"  # as the pages of the console call it

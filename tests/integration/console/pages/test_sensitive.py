@@ -9,6 +9,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.test import Client, override_settings
 from django.views.debug import ExceptionReporter
@@ -20,6 +21,7 @@ from django_jobs.core.outcome import MAX_ERROR_BYTES
 from django_jobs.core.values import State
 from django_jobs.execution.executor import Executor
 from django_jobs.logs import JobContextFilter
+from django_jobs.models import Schedule
 from django_jobs.operations import bulk
 from django_jobs.serialization.masking import masked, shown_key
 from django_jobs.serialization.payloads import job_payload
@@ -113,6 +115,29 @@ def test_nothing_shows_the_card(dead: tuple[Store, str], root: Client, knows: bo
     for text in (CARD, CARD[:9], "ada@example"):
         assert "shop.charge" not in root.get(f"{BASE}jobs/dead/?q={text}").text.split("</form>")[-1], text
     assert "order_id" in root.get(f"{BASE}job/default/{id}/").text or not knows
+
+
+def test_the_form_of_a_schedule_does_not_show_the_card_and_keeps_it(charge_job: Any, root: Client, db: None) -> None:
+    call = {"args": [7], "kwargs": {"card": CARD}}
+    row = Schedule.objects.create(name="monthly", job="shop.charge", cron="0 0 1 * *", **call)
+    address = f"/admin/django_jobs/schedule/{row.pk}/change/"
+    form = root.get(address).context["adminform"].form
+    data = {name: "" if form[name].value() is None else form[name].value() for name in form.fields}
+    data |= {"at_0": "", "at_1": "", "cron": "0 0 2 * *", "args": "[8]", "kwargs": json.dumps(form.initial["kwargs"])}
+    assert is_clean(root.get(address).text)
+    root.post(address, data)
+    row.refresh_from_db()
+    assert (row.cron, row.args, row.kwargs) == ("0 0 2 * *", [8], {"card": CARD})
+    # Under another job, which does not hide it, the value would be shown.
+    assert "Leave it where it is" in root.post(address, data | {"job": "tests.console.open"}).text
+    viewer = Client()
+    viewer.force_login(User.objects.create_user("viewer", is_staff=True))
+    User.objects.get(username="viewer").user_permissions.set(
+        Permission.objects.filter(codename__in=["view_schedule", "view_jobs"])
+    )
+    page = viewer.get(address)
+    assert "monthly" in page.text
+    assert is_clean(page.text)
 
 
 def test_the_store_and_the_archive_keep_no_error_that_quotes_it(dead: tuple[Store, str]) -> None:
