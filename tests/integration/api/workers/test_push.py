@@ -121,7 +121,8 @@ def test_an_extension_that_is_quicker_than_the_answer_keeps_its_lease(
     assert answers == [{"lease": 3600, "stop": False}]
     clock.advance(900_000)
     assert RemoteWatch(store, lambda: ["push"]).tick() == 0
-    assert api.post("v1/jobs/node.mail/1", {"status": "succeeded", "token": receiver.got[0]["token"]}).status_code == 200
+    report = {"status": "succeeded", "token": receiver.got[0]["token"]}
+    assert api.post("v1/jobs/node.mail/1", report).status_code == 200
 
 
 @pytest.mark.accepts("K19")
