@@ -38,7 +38,6 @@ from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import tags_of
 
-
 #: Columns that have arguments, or quote them.
 CLOSED = frozenset({"record", "result", "log", "error", "data"})
 
