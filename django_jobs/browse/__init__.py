@@ -26,7 +26,7 @@ from django_jobs.browse.groups import (
 )
 from django_jobs.browse.health import shown_queues, unknown_names
 from django_jobs.browse.listing import Position, listing
-from django_jobs.browse.match import Match, error_key, is_error_key
+from django_jobs.browse.match import Match, error_key, is_error_key, readable_by
 from django_jobs.browse.pages import PAGE, Page, newest_first, page
 from django_jobs.browse.reasons import Reason
 from django_jobs.browse.search import SHOWN, Search, find, is_exact, selected, with_id
@@ -84,6 +84,7 @@ __all__ = [
     "publish_snapshot",
     "queue_names",
     "queue_stats",
+    "readable_by",
     "reason_payload",
     "selected",
     "series",

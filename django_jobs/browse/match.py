@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from django.utils.crypto import salted_hmac
 
-from django_jobs.browse.query.parsing import Term, parse, terms_of, written
+from django_jobs.browse.query.parsing import Term, concealed, parse, terms_of, written
 from django_jobs.browse.query.terms import fixed, fulfils, ms_of, names_of
 from django_jobs.core import registry
+from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.signature import LENGTH, signature
 from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import InvalidQuery
@@ -147,6 +149,18 @@ class Match:
 
     def _text(self, info: JobInfo) -> str:
         return payloads.searchable_text(info, arguments=self.arguments)
+
+
+def readable_by(filters: Mapping[str, Any], *, arguments: bool) -> dict[str, Any]:
+    """Return the fields of a Match, or some of them, as they are shown to a reader.  `arguments`: the reader may see
+    them; without that, no value shows for which somebody else has searched in them, or in the texts of errors."""
+    ways: dict[str, Callable[[str], str]] = {"text": lambda _: HIDDEN, "error": _key_of, "terms": concealed}
+    hides = {} if arguments else ways
+    return {key: hides[key](str(value)) if key in hides and value else value for key, value in filters.items()}
+
+
+def _key_of(error: str) -> str:
+    return error if is_error_key(error) else error_key(error)
 
 
 @lru_cache(maxsize=256)

@@ -50,9 +50,9 @@ def step_payload(step: StepInfo, job: JobInfo | None) -> dict[str, Any]:
     }
 
 
-def error_of(job: JobInfo) -> str | None:
-    """Return the last error of a job, without the values of sensitive arguments."""
+def error_of(job: JobInfo, *, arguments: bool = True) -> str | None:
+    """Return the last error of a job, without the values of sensitive arguments; without `arguments`, of any."""
     if not job.attempts:
         return None
-    last = masked(job).attempts[-1]
+    last = masked(job, arguments=arguments).attempts[-1]
     return f"{last.error_name or last.outcome}: {last.error}".strip(": ")

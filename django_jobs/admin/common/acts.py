@@ -11,8 +11,10 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.labels import Text
+from django_jobs.browse.query.parsing import concealed
 from django_jobs.core.values import State
 from django_jobs.formatting import exact
 from django_jobs.models.audit import AuditEntry, ObjectKind
@@ -67,15 +69,15 @@ def number_of(entry: AuditEntry) -> int:
     return max(_whole(entry, "moved") + _whole(entry, "asked"), len(ids_of(entry)))
 
 
-def sentence(entry: AuditEntry) -> str:
-    """Return what was done, in one or two sentences."""
+def sentence(entry: AuditEntry, *, arguments: bool = True) -> str:
+    """Return what was done, in one or two sentences.  `arguments`: the reader may see them."""
     write = _SENTENCES.get((entry.kind, entry.verb))
     if write is not None:
         return write(entry)
     if entry.verb in labels.REPORTED and entry.kind == ObjectKind.JOB:
         return _report(entry)
     if entry.verb in labels.REPORTED and entry.kind == ObjectKind.BULK:
-        return _bulk(entry)
+        return _bulk(entry, arguments)
     return f"{kind_label(entry.kind)} {_name(entry)}: {verb_label(entry.verb)}"
 
 
@@ -103,16 +105,17 @@ def _report(entry: AuditEntry) -> str:
     )
 
 
-def _bulk(entry: AuditEntry) -> str:
+def _bulk(entry: AuditEntry, arguments: bool) -> str:
     details = _details(entry)
-    match = details.get("filter")
-    chosen = [_filter(str(key), value) for key, value in match.items()] if isinstance(match, dict) else []
+    match, query = details.get("filter"), str(details.get("query") or "")
+    shown = browse.readable_by(match, arguments=arguments) if isinstance(match, dict) else {}
+    chosen = [_filter(str(key), value) for key, value in shown.items()]
     state = details.get("state")
     known = State(state) if state in set(State) else None
     began = _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
         "verb": labels.verb_label(entry.verb, known),
         "state": labels.STATES[known] if known else state,
-        "filter": details.get("query") or ", ".join(chosen) or _("no filter"),
+        "filter": (query if arguments else concealed(query)) or ", ".join(chosen) or _("no filter"),
         "id": entry.subject,
     }
     if not details.get("ended"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 
+from django_jobs import browse
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
@@ -20,15 +22,17 @@ STRETCH = 1.0
 
 
 def bulk_list(console: Console) -> HttpResponse:
-    rows = [row(operation) for operation in bulk.operations_list()]
+    rows = [row(console, operation) for operation in bulk.operations_list()]
     return console.render(
         "bulk_list.html", _("Bulk operations"), {"rows": rows, "unreadable": bulk.unreadable()}, here="bulk"
     )
 
 
-def row(operation: bulk.Operation) -> dict[str, Any]:
+def row(console: Console, operation: bulk.Operation) -> dict[str, Any]:
+    match, arguments = operation.match, console.sees_arguments or not operation.match.arguments
+    shown = {"text": match.text, "error": match.error, "terms": match.terms}
     return {
-        "operation": operation,
+        "operation": replace(operation, match=replace(match, **browse.readable_by(shown, arguments=arguments))),
         "label": labels.verb_label(operation.verb, operation.state),
         "state": labels.STATES[operation.state],
         "times": times_text(operation.state, operation.match),
@@ -43,7 +47,7 @@ def bulk_page(console: Console, id: str) -> HttpResponse:
         raise Http404
     if console.request.method == "POST":
         return post(console, operation)
-    context = row(operation) | {"may": console.may(permissions.VERBS[operation.verb])}
+    context = row(console, operation) | {"may": console.may(permissions.VERBS[operation.verb])}
     return console.render("bulk.html", _("Bulk operation"), context, here="bulk")
 
 

@@ -138,7 +138,7 @@ def _row(part: TimelineItem, info: JobInfo, begin: int, end: int) -> TimelineRow
 
 def _act(entry: AuditEntry, arguments: bool, begin: int, end: int) -> TimelineRow:
     at = int(entry.at.timestamp() * 1000)
-    more = " ".join([acts.sentence(entry), *acts.facts(entry, arguments=arguments)])
+    more = " ".join([acts.sentence(entry, arguments=arguments), *acts.facts(entry, arguments=arguments)])
     x, width = bar(at, at, begin, end)
     return TimelineRow(at, acts.verb_label(entry.verb), entry.actor, more, css="busy", x=x, width=width)
 

@@ -38,6 +38,9 @@ from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import tags_of
 
+#: Columns that have arguments, or quote them.
+CLOSED = frozenset({"record", "result", "log", "error", "data"})
+
 
 class LookedAtAdmin(ModelAdmin):  # type: ignore[type-arg]
     """Rows that nobody adds or changes here, with arguments for those who may see them."""
@@ -49,6 +52,10 @@ class LookedAtAdmin(ModelAdmin):  # type: ignore[type-arg]
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         left_out = () if may(request, ARGUMENTS) else self.of_arguments
         return [name for name in super().get_fields(request, obj) if name not in left_out]
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """An address may not filter by a column that is hidden: whoever can try values finds out what it has."""
+        return lookup.partition("__")[0] not in CLOSED and super().lookup_allowed(lookup, value, request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -95,6 +102,8 @@ class ArchivedJobAdmin(LookedAtAdmin):
         if unchosen(match):
             return searched(request, rows, match), False
         if match.text and not (same_id := rows.filter(job_id=as_text(match.text))).exists():
+            if not match.arguments:  # the column of errors has what this reader must not find
+                return searched(request, rows, match), False
             return super().get_search_results(request, rows, match.text)
         return same_id if match.text else rows, False
 

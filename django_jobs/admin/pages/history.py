@@ -86,7 +86,7 @@ def row(console: Console, entry: AuditEntry) -> AuditRow:
         entry=entry,
         source=str(dict(Source.choices).get(entry.source, entry.source)),
         kind=acts.kind_label(entry.kind),
-        sentence=acts.sentence(entry),
+        sentence=acts.sentence(entry, arguments=console.sees_arguments),
         facts=acts.facts(entry, arguments=console.sees_arguments),
         url=console.url(*address) if address else "",
         jobs=[(id, console.url("job", queue, id)) for queue, id in ids[: acts.SHOWN]],

@@ -206,7 +206,9 @@ def rows_of(console: Console, steps: list[StepInfo]) -> list[dict[str, Any]]:
 
 
 def row_of_step(console: Console, step: StepInfo, job: JobInfo | None) -> dict[str, Any]:
-    state = str(labels.STEP_STATES[step.state])
+    state, error = str(labels.STEP_STATES[step.state]), ""
+    if job is not None and step.state in STOPPING:
+        error = error_of(job, arguments=console.sees_arguments) or ""
     if job is not None and step.state == "live":
         state = str(labels.STATES[job.state])
     return {
@@ -218,7 +220,7 @@ def row_of_step(console: Console, step: StepInfo, job: JobInfo | None) -> dict[s
         "after": step.after[:10],
         "more": max(0, len(step.after) - 10),
         "at": job.at if job is not None and step.state != "waiting" else 0,
-        "error": (error_of(job) or "") if job is not None and step.state in STOPPING else "",
+        "error": error,
     }
 
 

@@ -11,11 +11,12 @@ from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
-from django_jobs.core.values import Claim
+from django_jobs.core.values import Claim, State
 from django_jobs.enqueueing.request import DIGEST_LENGTH
 from django_jobs.exceptions import UnknownQueue
 from django_jobs.remote import known
 from django_jobs.serialization.arguments import canonical
+from django_jobs.serialization.holders import is_unconfirmed
 from django_jobs.stores import get_store
 
 #: Seconds that an attempt of a type without a row may send nothing: the type was removed while the job ran.
@@ -81,3 +82,12 @@ def own_request(principal: Principal, body: schemas.ClaimRequest) -> schemas.Cla
         return body
     id = sha256(canonical([principal.name, body.request_id], "request_id")).hexdigest()[:DIGEST_LENGTH]
     return body.model_copy(update={"request_id": id})
+
+
+def is_under_way(claim: Claim, body: schemas.ClaimRequest) -> bool:
+    """Return whether this call came late: its worker has confirmed the job, which an earlier answer gave it, and may be
+    running it.  Then the job must not be taken from it, whatever has changed since."""
+    if body.request_id is None:
+        return False
+    info = get_store().get(claim.queue, claim.id)
+    return info is not None and info.state is State.RUNNING and not is_unconfirmed(info.worker)

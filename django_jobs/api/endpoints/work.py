@@ -24,6 +24,7 @@ from django_jobs.api.endpoints import jobs
 from django_jobs.api.endpoints.leases import (
     check_may_have,
     fetched_from,
+    is_under_way,
     lease_of,
     lengthen,
     own_request,
@@ -151,16 +152,18 @@ def describe(claim: Claim, names: Sequence[str], body: schemas.ClaimRequest) -> 
         job = decode(claim.id, claim.queue, claim.record)
         data = stored_data(job.args)
     except (CorruptRecord, ValueError, TypeError) as error:
-        log = failed_attempt(error, number=claim.attempt, at=store.now(), outcome="corrupt")
-        store.bury(claim, log._replace(traceback=""))
+        if not is_under_way(claim, body):
+            log = failed_attempt(error, number=claim.attempt, at=store.now(), outcome="corrupt")
+            store.bury(claim, log._replace(traceback=""))
         return None
     if job.name not in names:  # the first call with this id has claimed it; since then, the caller was limited
         return None
     definition = registry.find(job.name)  # None: the type was removed at this moment
-    if definition is not None and (record := refiled(definition, job)) is not None:
+    record = refiled(definition, job) if definition is not None else None
+    if record is not None and not is_under_way(claim, body):
         store.settle(claim.queue, [Ended(claim, "refile", record=record)])
         return None
-    if job.controls.at_most_once and not replicas.may_start(store, claim):
+    if job.controls.at_most_once and not replicas.may_start(store, claim) and not is_under_way(claim, body):
         store.snooze(claim, replicas.AGAIN)
         return None
     described = {"id": claim.id, "name": job.name, "data": data, "attempt": claim.attempt}

@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import State
 from django_jobs.exceptions import InvalidQuery
 
@@ -84,6 +85,18 @@ def written(text: str) -> str:
     """Return a text as a query that searches for exactly it."""
     plain = text == text.strip() and text and not any(map(_LIKE_A_TERM.match, text.split()))
     return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def concealed(text: str) -> str:
+    """Return a query as somebody reads it who may not see arguments: without the values that it asks for."""
+    try:
+        terms = terms_of(text)
+    except InvalidQuery:  # another version has written it
+        return HIDDEN
+    return " ".join(
+        HIDDEN if term.field == "text" else str(term._replace(value=HIDDEN) if term.field == "arg" else term)
+        for term in terms
+    )
 
 
 def _quoted(value: str) -> str:

@@ -117,8 +117,8 @@ class Settling(Part):
         return bool(self._run("checkin", claim.queue, claim.id, _token(claim), checkin))
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
-        """Give the claim (same token) to another holder with its own lease of `lease` ms; if the job was asked to
-        stop, the new holder is told.  False if the claim is stale; a killed attempt ends at the new holder then."""
+        """Give the claim (same token) to another holder with its own lease of `lease` ms, or a longer one that it has.
+        It is told if the job was asked to stop.  False: the claim is stale; a killed attempt ends at the holder."""
         return bool(self._run("transfer", claim.queue, claim.id, _token(claim), worker, lease))
 
     # -- lost and stopped workers ---------------------------------------------

@@ -265,6 +265,18 @@ class TestTransfer:
         store.transfer(first, "remote:a", 300_000)
         assert [r.id for r in store.recover(Q, worker="w")] == ["b"]
 
+    def test_leaves_a_longer_lease_that_the_new_holder_has_got_already(self, store, make_job, clock):
+        (claimed,) = start(store, make_job("a"))
+        assert store.transfer(claimed, "remote:a", 300_000)
+        assert store.transfer(claimed, "remote:a", 100_000)
+        clock.advance(299_999)
+        assert store.overdue(Q) == []
+        assert store.transfer(claimed, "remote:a", 100_000)
+        clock.advance(99_999)
+        assert store.overdue(Q) == []
+        clock.advance(1)
+        assert [c.id for c in store.overdue(Q)] == ["a"]
+
     def test_tells_the_new_holder_that_the_job_was_asked_to_stop(self, store, make_job):
         (claimed,) = start(store, make_job("a"))
         store.cancel(Q, ["a"])

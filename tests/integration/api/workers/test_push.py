@@ -16,6 +16,8 @@ from django.core.cache import cache
 from django.core.cache.backends.dummy import DummyCache
 
 from django_jobs import remote
+from django_jobs.api.common.schemas import Extension
+from django_jobs.api.endpoints import work
 from django_jobs.core.values import State
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.models import RemoteJobType
@@ -99,6 +101,28 @@ def test_a_report_that_is_quicker_than_the_answer_counts(
     api.put("v1/jobs/node.mail/1")
     work_off("push")
     assert api.get("v1/jobs/1").json()["result"] == "at once"
+
+
+def test_an_extension_that_is_quicker_than_the_answer_keeps_its_lease(
+    api: Api, store: Store, clock: Clock, receiver: Receiver, work_off: Callable[..., int]
+) -> None:
+    answers: list[dict[str, Any]] = []
+
+    def extend(body: dict[str, Any]) -> None:
+        info = store.get("push", body["id"])
+        assert info is not None
+        with pytest.MonkeyPatch.context() as patched:  # the row is known: this thread has another database
+            patched.setattr(work, "look", lambda id, **_: (info, False))
+            answers.append(work.prolong("node.mail", "1", Extension(token=body["token"], lease=3600)))
+
+    receiver.then = extend
+    api.put("v1/jobs/node.mail/1")
+    work_off("push")
+    assert answers == [{"lease": 3600, "stop": False}]
+    clock.advance(900_000)
+    assert RemoteWatch(store, lambda: ["push"]).tick() == 0
+    report = {"status": "succeeded", "token": receiver.got[0]["token"]}
+    assert api.post("v1/jobs/node.mail/1", report).status_code == 200
 
 
 @pytest.mark.accepts("K19")

@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 
 from django_jobs import remote
+from django_jobs.api.endpoints import work as endpoint
 from django_jobs.core.values import Lane, State
+from django_jobs.execution import replicas
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import Api
+
+
+def unreadable(call: bytes) -> Any:
+    """What `stored_data` does with a call that this release cannot read."""
+    raise ValueError(call)
 
 
 class TestClaim:
@@ -180,6 +187,25 @@ class TestRequestId:
         assert api.post("v1/jobs/php.resize/1/extend", {"token": job["token"]}).status_code == 200
         assert store.release("pull", found) == ["1"]
         assert store.get("pull", "1").state is State.RUNNING  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("change", ["limit", "replicas", "record"])
+    def test_a_claim_that_comes_late_leaves_a_confirmed_job_to_its_worker_whatever_has_changed(
+        self, api: Api, store: Store, claim: Callable[..., Any], change: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        api.post("v1/job-types", {"name": "php.once", "queue": "pull", "delivery_strategy": "at_most_once"})
+        api.put("v1/jobs/php.once/1")
+        (job,) = claim(request_id="r1")
+        assert api.post("v1/jobs/php.once/1/extend", {"token": job["token"]}).status_code == 200
+        if change == "limit":
+            assert api("PATCH", "v1/job-types/php.once", {"concurrency": 2}).status_code == 200
+        elif change == "replicas":
+            monkeypatch.setattr(replicas, "may_start", lambda *_: False)
+        else:  # the earlier answer came from a process of another release
+            monkeypatch.setattr(endpoint, "stored_data", unreadable)
+        claim(request_id="r1")
+        assert claim(request_id="r2") == []
+        report = {"status": "succeeded", "token": job["token"]}
+        assert api.post("v1/jobs/php.once/1", report).status_code == 200
 
     @pytest.mark.parametrize("worker", ["", "web-1.7"])
     def test_repairs_leave_the_leases_of_claims_that_are_not_confirmed(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core.management import call_command
@@ -17,10 +19,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import translation
 
 import django_jobs
+from django_jobs import browse
 from django_jobs.admin.common.acts import facts, sentence
+from django_jobs.core.signature import signature
 from django_jobs.core.values import State
 from django_jobs.models import ApiToken, RemoteJobType, Schedule
 from django_jobs.models.audit import Act, Actor, AuditEntry, ObjectKind, Source, record
+from django_jobs.operations import bulk
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
@@ -128,6 +133,43 @@ def test_an_edit_shows_old_and_new_arguments_only_to_those_who_may_see_arguments
     assert entry.details["before"] != entry.details["after"]
     assert "4712" in editor.get(PAGE).text
     assert "4712" not in person("view_jobs").get(PAGE).text
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "secret"),
+    [
+        ("arg.order_id=424242 tag:eu", "", "424242"),
+        ('tag:eu "ada@example.com"', "", "ada@example.com"),
+        ("tag:eu ada@example.com", "", "ada@example.com"),
+        ("tag:eu", "ValueError: no account of ada@example.com", "ada@example.com"),
+    ],
+)
+def test_what_a_bulk_act_has_searched_for_in_arguments_is_shown_only_to_those_who_may_see_them(
+    query: str, error: str, secret: str, console_store: Store, filler: Filler, person: Callable[..., Client]
+) -> None:
+    call = [[424242], {"email": "ada@example.com"}]
+    id = filler.make(State.DEAD, call=call, error=error or "away", error_type="ValueError", tags="eu")
+    keeper = person("view_jobs", "view_arguments", "delete_jobs")
+    info = console_store.get("default", id)
+    assert info is not None
+    place = {"q": query} | ({"error": browse.error_key(signature(info.attempts[-1]))} if error else {})
+    address = f"{BASE}jobs/dead/?{urlencode(place)}"
+    assert keeper.post(address, {"verb": "delete", "scope": "all", "confirmed": "1"}).status_code == 302
+    (operation,) = bulk.operations_list()
+    assert operation.moved == 1
+    viewer = person("view_jobs")
+    for page in (PAGE, f"{BASE}bulk/{operation.id}/"):
+        assert secret in html.unescape(keeper.get(page).text)
+        shown = html.unescape(viewer.get(page).text)
+        assert secret not in shown
+        assert "eu" in shown
+
+
+def test_of_a_query_that_this_version_cannot_read_nothing_is_shown_without_arguments() -> None:
+    details = {"state": "dead", "query": "state:dead where:4242", "ended": 1, "moved": 1}
+    entry = AuditEntry(verb="delete", kind="bulk", subject="1", details=details)
+    assert "where:4242" in sentence(entry, arguments=True)
+    assert "4242" not in sentence(entry, arguments=False)
 
 
 def test_sensitive_arguments_are_masked_before_they_are_written(

@@ -140,6 +140,45 @@ def test_the_form_of_a_schedule_does_not_show_the_card_and_keeps_it(charge_job: 
     assert is_clean(page.text)
 
 
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        "archivedjob/?record__regex=4111",
+        "archivedjob/?result__contains=1",
+        "archivedjob/?log__contains=a",
+        "archivedjob/?error__gt=a",
+        "outboxentry/?data__regex=4111",
+    ],
+)
+def test_an_address_cannot_filter_by_a_column_that_is_hidden(
+    dead: tuple[Store, str], root: Client, lookup: str
+) -> None:
+    assert root.get(f"/admin/django_jobs/{lookup}").status_code == 400
+    assert root.get("/admin/django_jobs/archivedjob/?status__exact=dead&run_ms__gte=0").status_code == 200
+
+
+def test_the_search_of_the_archive_finds_no_argument_for_those_who_may_not_see_them(
+    console_store: Store, person: Callable[..., Client]
+) -> None:
+    id = Filler(console_store).make(
+        State.DEAD, "no account of bob@example.com", "LookupError", call=[[7], {"email": "bob@example.com"}]
+    )
+    info = console_store.get("default", id)
+    assert info is not None
+    archive.write([info])
+    reader = person("view_jobs", "view_arguments", "view_archivedjob")
+    viewer = person("view_jobs", "view_archivedjob")
+    for text, found_by_viewer in (("bob@example.com", False), ("no account", True), ("send_receipt", True), (id, True)):
+        assert id in rows_of(reader, text), text
+        assert (id in rows_of(viewer, text)) == found_by_viewer, text
+
+
+def rows_of(client: Client, text: str) -> list[str]:
+    """The ids in the list of the archive that this search leads to."""
+    page = client.get("/admin/django_jobs/archivedjob/", {"q": text})
+    return [row.job_id for row in page.context["cl"].result_list]
+
+
 def test_the_store_and_the_archive_keep_no_error_that_quotes_it(dead: tuple[Store, str]) -> None:
     store, id = dead
     info = store.get("default", id)

@@ -62,5 +62,17 @@ def charged_and_dead(store: Store) -> str:
     return id
 
 
+def mailed_and_dead(store: Store, address: str) -> str:
+    """One step that is dead, with an error that quotes its argument, which is not sensitive."""
+    flow = Workflow("mail")
+    flow.add(act.s(address), name="mail")
+    handle = flow.enqueue()
+    (claim,) = store.claim("default", "w", 1, lease=60_000).claims
+    store.bury(claim, Attempt(1, "failed", store.now(), error_type="Refused", error=f"{address} was refused"))
+    engine.advance(store, "default")
+    id: str = handle.id
+    return id
+
+
 def ids(rows: Any) -> list[str]:
     return [each["id"] for each in rows]

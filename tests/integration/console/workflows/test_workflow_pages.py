@@ -165,6 +165,15 @@ def test_who_may_do_what(store, person):
         assert client.post(path, {"do": "retry"}).status_code == retry
 
 
+def test_an_error_quotes_arguments_only_to_those_who_may_see_them(store, person):
+    id = flows.mailed_and_dead(store, "ada@example.com")
+    page = f"{BASE}workflows/{id}/"
+    assert "ada@example.com was refused" in person("view_jobs", "view_arguments").get(page).text
+    shown = person("view_jobs").get(page).text
+    assert "Refused" in shown
+    assert "ada@example.com" not in shown
+
+
 def test_what_is_not_there(store, root):
     for id in ("w1", "a/b", "..", "<b>"):
         response = root.get(f"{BASE}workflows/{id.replace('/', '_2F').replace('.', '_2E')}/")

@@ -1,7 +1,8 @@
 -- transfer: gives the claim to another holder, with its own lease
 --
 -- Arguments: id, token, holder (the new one), lease (ms).
--- Returns 1, or 0 if the claim is stale.  An attempt that was killed meanwhile goes on at the new holder.
+-- Returns 1, or 0 if the claim is stale.  An attempt that was killed meanwhile goes on at the new holder.  A holder that
+-- has the claim already keeps a lease that is longer: it may have extended it before it was handed over.
 --! answers number
 --! args id token holder lease:int
 --! use claim_end
@@ -27,7 +28,7 @@ if old ~= holder and string.sub(old, -#id - 1) == ':' .. id then
     redis.call('ZREM', leases, old)
 end
 redis.call('HSET', claims, id, number .. ':' .. claimed .. ':' .. holder)
-redis.call('ZADD', leases, now + lease, holder)
+redis.call('ZADD', leases, old == holder and 'GT' or 'CH', now + lease, holder)
 if asked then -- the new holder is told to stop the job
     redis.call('HSET', stops, id, asked .. holder)
 end
