@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from math import isfinite
 from typing import Any
 
-from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State
+from django_jobs.core.values import NOT_READY, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.checked import Unreadable, loaded, read_number, whole
 from django_jobs.serialization.record import decode
@@ -21,7 +20,7 @@ from django_jobs.stores.redis.connection.entries import (
 from django_jobs.stores.redis.stats import PLACES, Stats
 from django_jobs.stores.values.answers import ParkedName
 
-#: A page of running jobs is sorted after reading; no more running jobs than this are read for it.
+#: A page of running jobs of one queue is sorted after reading; no more running jobs than this are read for it.
 MOST_RUNNING = 10_000
 #: What is read about a job besides its place, in the order of `_info`; some only for jobs in one state.
 DETAILS = {
@@ -33,7 +32,8 @@ DETAILS = {
     "checkins": State.RUNNING,
     "since": None,
 }
-_READ = {kind: "ZMSCORE" if kind == "since" else "HMGET" for kind in DETAILS}
+#: How each is read.
+READ = {kind: "ZMSCORE" if kind == "since" else "HMGET" for kind in DETAILS}
 #: Bytes of a result that a page shows.
 PREVIEW = 1024
 #: Maximum number of names in the answer of `parked`.
@@ -88,39 +88,6 @@ class Browsing(Stats):
             jobs[flat[i].decode(errors="replace")] += int(flat[i + 1])
         return [ParkedName(queue, name, number, frozenset(met.get(name, ()))) for name, number in jobs.items()]
 
-    def walk(
-        self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
-    ) -> tuple[list[str], str]:
-        """Return at most `limit` ids in one state, and the cursor for the next call ("" = the end).
-
-        A job that stays in this state is returned exactly once, whatever comes and goes between the calls.  With
-        `until` (ms), finished jobs that ended later are left out, so that a walk ends even if the jobs that it returns
-        finish again.  Raises ValueError for a cursor that does not belong to this walk.
-
-        The cursor is `place:score:member` of the last job; for running jobs (no sorted set), the last id."""
-        if state is State.RUNNING:
-            claims = sorted(texts(self.transport.command("HKEYS", self.keys.of(queue)["claims"])))
-            ids = [id for id in claims if id > cursor][:limit]
-            return ids, ids[-1] if len(ids) == limit else ""
-        places = [place for place, belongs in PLACES if belongs is state]
-        place, score, member = _read_cursor(cursor) if cursor else (places[0], "", b"")
-        if place not in places:
-            raise ValueError(f"{cursor!r} is not a cursor that walk() returned for {state}.")
-        bound, ids, met = until if until and state in FINISHED else "+inf", list[str](), 0
-        for each in places[places.index(place) :]:
-            # The scores of `kept` are not the ends of the jobs, but the times until which they are kept.
-            by_end = each != "kept"
-            flat = self._run("walk", queue, each, score, member, limit - met, bound if by_end else "+inf")
-            some = [_id_of(state, found) for found in flat[::2]]
-            met += len(some)
-            if not by_end and bound != "+inf":
-                some = [info.id for info in self._look_up(queue, some, whole=False) if info.at <= until]
-            ids += some
-            if met == limit:
-                return ids, f"{each}:{flat[-1].decode()}:{flat[-2].decode('latin-1')}"
-            score, member = "", b""
-        return ids, ""
-
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
@@ -162,14 +129,14 @@ class Browsing(Stats):
                 break
         return out
 
-    def _running(self, queue: str, reverse: bool) -> list[tuple[str, int]]:
+    def _running(self, queue: str, reverse: bool, most: float = MOST_RUNNING) -> list[tuple[str, int]]:
         cursor, claims = 0, {}
         while True:
             cursor, flat = self.transport.command("HSCAN", self.keys.of(queue)["claims"], cursor, "COUNT", 1000)
             cursor = int(cursor)
             for i in range(0, len(flat), 2):
                 claims[flat[i].decode(errors="replace")] = read_claim(flat[i + 1])[1]
-            if cursor == 0 or len(claims) >= MOST_RUNNING:
+            if cursor == 0 or len(claims) >= most:
                 return sorted(claims.items(), key=lambda item: item[1], reverse=reverse)
 
     def _describe(
@@ -189,7 +156,7 @@ class Browsing(Stats):
         names, ids = self.keys.of(queue), [id for id, _ in found]
         kinds = [kind for kind, of in DETAILS.items() if kind != but and of in (None, state)]
         found_in = dict(
-            zip(kinds, self.transport.pipeline([(_READ[kind], names[kind], *ids) for kind in kinds]), strict=True)
+            zip(kinds, self.transport.pipeline([(READ[kind], names[kind], *ids) for kind in kinds]), strict=True)
         )
         columns = [found_in.get(kind, [None] * len(ids)) for kind in DETAILS]
         return self._infos(queue, state, found, list(zip(*columns, strict=True)), whole=whole, kept=kept)
@@ -240,13 +207,6 @@ class Browsing(Stats):
     def queues(self) -> list[str]:
         """Return the name of every queue that ever got a job, configured or not."""
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
-
-
-def _read_cursor(cursor: str) -> tuple[str, str, bytes]:
-    """Return place, score, member.  Raises ValueError."""
-    place, score, member = cursor.split(":", 2)
-    number = float(score)  # a damaged place may have an infinite score
-    return place, repr(int(number)) if isfinite(number) else repr(number), member.encode("latin-1")
 
 
 def _id_of(state: State, member: bytes) -> str:

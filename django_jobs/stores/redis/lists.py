@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
-from django_jobs.core.values import JobInfo, State
+from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.serialization.checked import read_number
-from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
+from django_jobs.stores.redis.browsing import DETAILS, PREVIEW, READ
 from django_jobs.stores.redis.connection.entries import read_ended
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.scripts import load
@@ -25,7 +25,7 @@ QUEUES = 100
 #: Groups whose first jobs are compared in one call of `list`.
 OPENED = 1000
 #: The details that lua/listing/rows.lua returns, in its order.
-ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins")
+ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins", "since")
 
 
 class Lists(PlainLists, Positions):
@@ -83,9 +83,10 @@ class Lists(PlainLists, Positions):
         groups: Sequence[FailureGroup] | None = None,
         reverse: bool = False,
         span: Span | None = None,
+        until: int | None = None,
     ) -> tuple[list[JobInfo], Mark | None]:
-        """Return at most `limit` jobs in one state, of all these queues together, each as in `page`, and where the list
-        goes on (None: these were the last).
+        """Return at most `limit` jobs in one state, of all these queues together, each as in `page` and with
+        `since`, and where the list goes on (None: these were the last).
 
         Sorted by the time of the state; queued jobs by priority, then arrival; blocked jobs in any stable order.
         `groups`: only jobs of these groups; of each queue only one group by tags.  A job that stays where it is is
@@ -93,20 +94,24 @@ class Lists(PlainLists, Positions):
         belong to this list.
 
         `span`: only jobs whose time of the state belongs to it; found by an index.  Succeeded jobs with `keep_result`
-        are left out then, because no index has the time of their end.  Raises ValueError for a state without a time."""
+        are left out then, because no index has the time of their end.  Raises ValueError for a state without a time.
+
+        `until` (ms): finished jobs that ended later are left out, so that a list ends even if the jobs that it returns
+        finish again.  Not together with `reverse`."""
         names = None if groups is None else _names(queues, state, groups)
         queues = queues if names is None else list(names)
         if after is not None:
-            check_mark(after)
+            after = checked(after)
         if span is not None:
             check_span(state)
             after = _begin(span, after, reverse)
-        entries = self._entries(queues, Wanted(state, limit, after, names, reverse, span is not None))
+        latest = until if until is not None and state in FINISHED else inf
+        entries = self._entries(queues, Wanted(state, limit, after, names, reverse, span is not None, latest))
         last = entries[-1] if entries else None
         mark = Mark(last[0], last[2], last[3]) if last and len(entries) == limit else None
         if span is not None and last and not span.has(last[1]):  # the list goes on behind the span
             entries, mark = [each for each in entries if span.has(each[1])], None
-        return self._rows(state, entries), mark
+        return [info for info in self._rows(state, entries) if info.at <= latest], mark
 
     def _entries(self, queues: Sequence[str], wanted: Wanted) -> list[Entry]:
         def read() -> list[Entry]:
@@ -136,11 +141,12 @@ class Lists(PlainLists, Positions):
             yield some
 
     def _list(self, queues: Sequence[str], wanted: Wanted, last: Entry | None) -> list[bytes]:
-        state, limit, after, groups, reverse, timed = wanted
+        state, limit, after, groups, reverse, timed, until = wanted
         keys = [key for queue in queues for key in self._script("list", queue)[1]]
         before = (last[0], last[2], last[3].encode("latin-1")) if last else ("", "", "")
         how = "groups" if groups is not None else "timed" if timed else ""
         args: list[Any] = [state.value, limit, "reverse" if reverse else "", *_args_of(after), how, *before]
+        args.append("" if until == inf else until)
         for queue in queues:
             args += [queue] if groups is None else [queue, " ".join(groups[queue])]
         flat: list[bytes] = self.transport.run(load("list"), keys, (self._clock(), *args))
@@ -170,7 +176,7 @@ class Lists(PlainLists, Positions):
                 found = by_queue[queue]
                 if flat is None:
                     names, ids = self.keys.of(queue), [id for id, _ in found]
-                    columns = self.transport.pipeline([("HMGET", names[kind], *ids) for kind in ROWS])
+                    columns = self.transport.pipeline([(READ[kind], names[kind], *ids) for kind in ROWS])
                     yield queue, found, [_row(state, row) for row in zip(*columns, strict=True)]
                 else:
                     size = len(found) * len(ROWS)
@@ -184,10 +190,12 @@ class Lists(PlainLists, Positions):
         return flat
 
 
-def check_mark(mark: Mark) -> None:
-    """Raise ValueError for a mark whose score the server would refuse."""
-    if isnan(float(mark.score)):
+def checked(mark: Mark) -> Mark:
+    """Return a mark with a score that the server can read.  Raises ValueError for one that has none."""
+    score = float(mark.score)
+    if isnan(score):
         raise ValueError(f"{mark} does not belong to a list.")
+    return mark._replace(score=repr(score))
 
 
 def _args_of(after: Mark | None) -> tuple[str | bytes, ...]:
