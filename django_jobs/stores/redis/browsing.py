@@ -17,7 +17,7 @@ from django_jobs.stores.redis.connection.entries import (
     read_tries,
     texts,
 )
-from django_jobs.stores.redis.stats import PLACES, Stats
+from django_jobs.stores.redis.stats import PLACES, Stats, places_of
 from django_jobs.stores.values.answers import ParkedName
 
 #: A page of running jobs of one queue is sorted after reading; no more running jobs than this are read for it.
@@ -32,8 +32,7 @@ DETAILS = {
     "checkins": State.RUNNING,
     "since": None,
 }
-#: How each is read.
-READ = {kind: "ZMSCORE" if kind == "since" else "HMGET" for kind in DETAILS}
+_READ = {kind: "ZMSCORE" if kind == "since" else "HMGET" for kind in DETAILS}
 #: Bytes of a result that a page shows.
 PREVIEW = 1024
 #: Maximum number of names in the answer of `parked`.
@@ -91,15 +90,15 @@ class Browsing(Stats):
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
-        """Return a page of jobs in one state: with only the last attempt of each log, at most 1 kB of a result, and
-        perhaps without `since`.
+        """Return a page of jobs in one state: with only the last attempt of each log, and at most 1 kB of a
+        result.
 
         Order: queued in the order they will run (lane shared, then alone); scheduled and retry by due time; running by
         claim time; blocked by key; finished by end time.  `reverse` reverses the order (newest first for finished
         jobs)."""
         kept: set[str] = set()
         found = self._slice(queue, state, offset, limit, reverse, kept)
-        return self._describe(queue, state, found, whole=False, but="since", kept=kept)
+        return self._describe(queue, state, found, whole=False, kept=kept)
 
     def _slice(
         self, queue: str, state: State, offset: int, limit: int, reverse: bool, kept: set[str]
@@ -109,7 +108,7 @@ class Browsing(Stats):
         if state is State.RUNNING:
             return self._running(queue, reverse)[offset : offset + limit]
         names = self.keys.of(queue)
-        places = [place for place, belongs in PLACES if belongs is state]
+        places = places_of(state)
         out: list[tuple[str, int]] = []
         for place in reversed(places) if reverse else places:
             if offset and len(places) > 1:  # only then is the size needed, to find the offset in the second
@@ -146,17 +145,16 @@ class Browsing(Stats):
         found: list[tuple[str, int]],
         *,
         whole: bool,
-        but: str = "",
         kept: Container[str] = (),
     ) -> list[JobInfo]:
-        """Read everything else about these jobs, in one round trip; `but`: a kind that lists do not show; `kept`: jobs
-        whose time is the end of their keeping."""
+        """Read everything else about these jobs, in one round trip; `kept`: jobs whose time is the end of their
+        keeping."""
         if not found:
             return []
         names, ids = self.keys.of(queue), [id for id, _ in found]
-        kinds = [kind for kind, of in DETAILS.items() if kind != but and of in (None, state)]
+        kinds = [kind for kind, of in DETAILS.items() if of in (None, state)]
         found_in = dict(
-            zip(kinds, self.transport.pipeline([(READ[kind], names[kind], *ids) for kind in kinds]), strict=True)
+            zip(kinds, self.transport.pipeline([(_READ[kind], names[kind], *ids) for kind in kinds]), strict=True)
         )
         columns = [found_in.get(kind, [None] * len(ids)) for kind in DETAILS]
         return self._infos(queue, state, found, list(zip(*columns, strict=True)), whole=whole, kept=kept)

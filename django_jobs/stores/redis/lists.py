@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from math import inf, isnan
 from typing import Any
 
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.serialization.checked import read_number
-from django_jobs.stores.redis.browsing import DETAILS, PREVIEW, READ
+from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
 from django_jobs.stores.redis.connection.entries import read_ended
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.scripts import load
@@ -24,8 +24,6 @@ from django_jobs.stores.values.sizes import chunks
 QUEUES = 100
 #: Groups whose first jobs are compared in one call of `list`.
 OPENED = 1000
-#: The details that lua/listing/rows.lua returns, in its order.
-ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins", "since")
 
 
 class Lists(PlainLists, Positions):
@@ -85,8 +83,8 @@ class Lists(PlainLists, Positions):
         span: Span | None = None,
         until: int | None = None,
     ) -> tuple[list[JobInfo], Mark | None]:
-        """Return at most `limit` jobs in one state, of all these queues together, each as in `page` and with
-        `since`, and where the list goes on (None: these were the last).
+        """Return at most `limit` jobs in one state, of all these queues together, each as in `page`, and where the list
+        goes on (None: these were the last).
 
         Sorted by the time of the state; queued jobs by priority, then arrival; blocked jobs in any stable order.
         `groups`: only jobs of these groups; of each queue only one group by tags.  A job that stays where it is is
@@ -158,30 +156,23 @@ class Lists(PlainLists, Positions):
             queue: [(_id_of(state, member), _time_of(state, value)) for _, value, _, member in some]
             for queue, some in groupby(sorted(entries, key=lambda entry: entry[2]), key=lambda entry: entry[2])
         }
-        infos: dict[tuple[str, str], JobInfo] = {}
-        for queue, found, columns in self._details(state, by_queue):
-            # The time of a job with `keep_result` is that until which it is kept.
-            kept = {id for id, _ in found} if state is State.SUCCEEDED else ()
-            for info in self._infos(queue, state, found, columns, whole=False, kept=kept):
-                infos[queue, info.id] = info
+        infos = {(info.queue, info.id): info for info in self._infos_of(state, by_queue)}
         wanted = [(queue, _id_of(state, member)) for _, _, queue, member in entries]
         return [infos[each] for each in dict.fromkeys(wanted) if each in infos and infos[each].record]
 
-    def _details(
-        self, state: State, by_queue: dict[str, list[tuple[str, int]]]
-    ) -> Iterator[tuple[str, list[tuple[str, int]], list[Any]]]:
+    def _infos_of(self, state: State, by_queue: dict[str, list[tuple[str, int]]]) -> Iterator[JobInfo]:
         for queues in chunks(list(by_queue), QUEUES if self.transport.spans else 1):
             flat = self._by_script(partial(self._details_of, {queue: by_queue[queue] for queue in queues}))
+            values = iter(flat or ())
             for queue in queues:
                 found = by_queue[queue]
+                # The time of a job with `keep_result` is that until which it is kept.
+                kept = {id for id, _ in found} if state is State.SUCCEEDED else ()
                 if flat is None:
-                    names, ids = self.keys.of(queue), [id for id, _ in found]
-                    columns = self.transport.pipeline([(READ[kind], names[kind], *ids) for kind in ROWS])
-                    yield queue, found, [_row(state, row) for row in zip(*columns, strict=True)]
+                    yield from self._describe(queue, state, found, whole=False, kept=kept)
                 else:
-                    size = len(found) * len(ROWS)
-                    yield queue, found, [_row(state, flat[i : i + len(ROWS)]) for i in range(0, size, len(ROWS))]
-                    flat = flat[size:]
+                    rows = [_row(state, islice(values, len(DETAILS))) for _ in found]
+                    yield from self._infos(queue, state, found, rows, whole=False, kept=kept)
 
     def _details_of(self, by_queue: dict[str, list[tuple[str, int]]]) -> list[Any]:
         keys = [key for queue in by_queue for key in self._script("rows", queue)[1]]
@@ -231,10 +222,9 @@ def _begin(span: Span, after: Mark | None, reverse: bool) -> Mark | None:
     return Mark(str(at), "", "")
 
 
-def _row(state: State, values: Sequence[Any]) -> list[Any]:
-    """Return the details of one job in the order of DETAILS; those of other states are left out."""
-    found = dict(zip(ROWS, values, strict=True))
-    return [found.get(kind) if of in (None, state) else None for kind, of in DETAILS.items()]
+def _row(state: State, values: Iterable[Any]) -> list[Any]:
+    """Return the details of one job without those of other states; lua/listing/rows.lua has the order of DETAILS."""
+    return [value if of in (None, state) else None for of, value in zip(DETAILS.values(), values, strict=True)]
 
 
 def _id_of(state: State, member: str) -> str:

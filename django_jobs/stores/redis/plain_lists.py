@@ -12,7 +12,7 @@ from django_jobs.core.values import State
 from django_jobs.stores.redis.browsing import Browsing
 from django_jobs.stores.redis.failures.bars import BarCounts
 from django_jobs.stores.redis.failures.groups import bounds_of, text_of
-from django_jobs.stores.redis.stats import PLACES
+from django_jobs.stores.redis.stats import places_of
 from django_jobs.stores.values.lists import Mark
 
 #: Score as text, score, queue, member.
@@ -50,11 +50,12 @@ class PlainLists(Browsing, BarCounts):
             elif state is State.RUNNING:
                 streams.append(self._plain_claims(queue, reverse))
             else:
-                places = [place for place, belongs in PLACES if belongs is state and not (timed and place == "kept")]
-                for place in places:
+                for place in places_of(state):
                     stream = self._plain_place(queue, place, limit, after, reverse)
-                    # The scores of `kept` are not the ends of the jobs.
-                    streams.append(stream if place == "kept" else takewhile(lambda each: each[1] <= until, stream))
+                    if place != "kept":
+                        streams.append(takewhile(lambda each: each[1] <= until, stream))
+                    elif not timed:  # its scores are not the ends of the jobs
+                        streams.append(stream)
         found = merge(*streams, key=order_of, reverse=reverse)
         if after is not None:
             last = order_of((after.score, float(after.score), after.queue, after.member))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from django_jobs.core.values import State
-from django_jobs.stores.redis import browsing, lists
+from django_jobs.stores.redis import browsing
 from django_jobs.stores.values.lists import Mark
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, finish, start
 
@@ -113,7 +113,8 @@ def test_the_time_since_when_each_could_run_is_there(store, make_job, clock):
     for scripts_refused in (False, True):
         store._scripts_refused = scripts_refused
         listed, _ = store.listed([Q], State.QUEUED, 5)
-        assert {info.id: info.since for info in listed} == {"due": clock.now, "at-once": 0}
+        for infos in (listed, store.page(Q, State.QUEUED)):
+            assert {info.id: info.since for info in infos} == {"due": clock.now, "at-once": 0}
 
 
 def test_more_running_jobs_than_a_page_is_sorted_from_are_all_met(store, make_job, monkeypatch):
@@ -127,7 +128,7 @@ def test_more_running_jobs_than_a_page_is_sorted_from_are_all_met(store, make_jo
     )
     found = walk(store, State.RUNNING, limit=1000)
     assert sorted(found) == [f"{n:05}" for n in range(11_000)]
-    assert max(sizes) <= 1000 * len(lists.ROWS)
+    assert max(sizes) <= 1000 * len(browsing.DETAILS)
     assert len(sizes) == 2 * 12 - 1, "two scripts for each page, of which the last is empty"
     store._scripts_refused = True
     assert len(walk(store, State.RUNNING, limit=6000)) == 11_000
