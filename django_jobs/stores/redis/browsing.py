@@ -119,7 +119,7 @@ class Browsing(Stats):
             wanted = limit - len(out)
             verb = "ZREVRANGE" if reverse else "ZRANGE"
             flat = self.transport.command(verb, names[place], offset, offset + wanted - 1, "WITHSCORES")
-            some = [(_id_of(state, flat[i]), _time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
+            some = [(id_of(state, flat[i]), time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
             out += some
             if place == "kept":
                 kept.update(id for id, _ in some)
@@ -207,11 +207,13 @@ class Browsing(Stats):
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
 
 
-def _id_of(state: State, member: bytes) -> str:
+def id_of(state: State, member: bytes) -> str:
+    """Return the id of a job by its member in a place of this state."""
     return (member.rpartition(b"\0")[2] if state is State.BLOCKED else member).decode(errors="replace")
 
 
-def _time_of(state: State, score: bytes) -> int:
+def time_of(state: State, score: bytes | float) -> int:
+    """Return `JobInfo.at` by the score there."""
     return 0 if state in (State.QUEUED, State.BLOCKED) else read_number(score)
 
 

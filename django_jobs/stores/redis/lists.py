@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from math import inf, isnan
 from typing import Any
 
 from django_jobs.core.values import FINISHED, JobInfo, State
-from django_jobs.serialization.checked import read_number
-from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
+from django_jobs.stores.redis.browsing import DETAILS, PREVIEW, id_of, time_of
 from django_jobs.stores.redis.connection.entries import read_ended
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.scripts import load
@@ -152,13 +151,13 @@ class Lists(PlainLists, Positions):
 
     def _rows(self, state: State, entries: Sequence[Entry]) -> list[JobInfo]:
         """Read what a list shows of these jobs."""
-        by_queue = {
-            queue: [(_id_of(state, member), _time_of(state, value)) for _, value, _, member in some]
-            for queue, some in groupby(sorted(entries, key=lambda entry: entry[2]), key=lambda entry: entry[2])
-        }
+        by_queue, wanted = dict[str, list[tuple[str, int]]](), dict[tuple[str, str], None]()
+        for _, score, queue, member in entries:
+            id = id_of(state, member.encode("latin-1"))
+            by_queue.setdefault(queue, []).append((id, time_of(state, score)))
+            wanted[queue, id] = None
         infos = {(info.queue, info.id): info for info in self._infos_of(state, by_queue)}
-        wanted = [(queue, _id_of(state, member)) for _, _, queue, member in entries]
-        return [infos[each] for each in dict.fromkeys(wanted) if each in infos and infos[each].record]
+        return [infos[each] for each in wanted if each in infos and infos[each].record]
 
     def _infos_of(self, state: State, by_queue: dict[str, list[tuple[str, int]]]) -> Iterator[JobInfo]:
         for queues in chunks(list(by_queue), QUEUES if self.transport.spans else 1):
@@ -225,12 +224,3 @@ def _begin(span: Span, after: Mark | None, reverse: bool) -> Mark | None:
 def _row(state: State, values: Iterable[Any]) -> list[Any]:
     """Return the details of one job without those of other states; lua/listing/rows.lua has the order of DETAILS."""
     return [value if of in (None, state) else None for of, value in zip(DETAILS.values(), values, strict=True)]
-
-
-def _id_of(state: State, member: str) -> str:
-    raw = member.encode("latin-1")
-    return (raw.rpartition(b"\0")[2] if state is State.BLOCKED else raw).decode(errors="replace")
-
-
-def _time_of(state: State, score: float) -> int:
-    return 0 if state in (State.QUEUED, State.BLOCKED) else read_number(score)
