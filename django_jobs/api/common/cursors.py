@@ -48,6 +48,6 @@ def read_cursor(text: str) -> browse.Position | None:
     if not text:
         return None
     values = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    if not (isinstance(values, list) and [type(value) for value in values] == [int, str, str]):
-        raise ValueError("These are not a time, a queue and a cursor.")
+    if not (isinstance(values, list) and [type(value) for value in values] == [int, str]):
+        raise ValueError("These are not a time and a mark.")
     return browse.Position(*values)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from math import isfinite
 from typing import Any
 
-from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State
+from django_jobs.core.values import NOT_READY, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.checked import Unreadable, loaded, read_number, whole
 from django_jobs.serialization.record import decode
@@ -18,10 +17,10 @@ from django_jobs.stores.redis.connection.entries import (
     read_tries,
     texts,
 )
-from django_jobs.stores.redis.stats import PLACES, Stats
+from django_jobs.stores.redis.stats import PLACES, Stats, places_of
 from django_jobs.stores.values.answers import ParkedName
 
-#: A page of running jobs is sorted after reading; no more running jobs than this are read for it.
+#: A page of running jobs of one queue is sorted after reading; no more running jobs than this are read for it.
 MOST_RUNNING = 10_000
 #: What is read about a job besides its place, in the order of `_info`; some only for jobs in one state.
 DETAILS = {
@@ -88,51 +87,18 @@ class Browsing(Stats):
             jobs[flat[i].decode(errors="replace")] += int(flat[i + 1])
         return [ParkedName(queue, name, number, frozenset(met.get(name, ()))) for name, number in jobs.items()]
 
-    def walk(
-        self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
-    ) -> tuple[list[str], str]:
-        """Return at most `limit` ids in one state, and the cursor for the next call ("" = the end).
-
-        A job that stays in this state is returned exactly once, whatever comes and goes between the calls.  With
-        `until` (ms), finished jobs that ended later are left out, so that a walk ends even if the jobs that it returns
-        finish again.  Raises ValueError for a cursor that does not belong to this walk.
-
-        The cursor is `place:score:member` of the last job; for running jobs (no sorted set), the last id."""
-        if state is State.RUNNING:
-            claims = sorted(texts(self.transport.command("HKEYS", self.keys.of(queue)["claims"])))
-            ids = [id for id in claims if id > cursor][:limit]
-            return ids, ids[-1] if len(ids) == limit else ""
-        places = [place for place, belongs in PLACES if belongs is state]
-        place, score, member = _read_cursor(cursor) if cursor else (places[0], "", b"")
-        if place not in places:
-            raise ValueError(f"{cursor!r} is not a cursor that walk() returned for {state}.")
-        bound, ids, met = until if until and state in FINISHED else "+inf", list[str](), 0
-        for each in places[places.index(place) :]:
-            # The scores of `kept` are not the ends of the jobs, but the times until which they are kept.
-            by_end = each != "kept"
-            flat = self._run("walk", queue, each, score, member, limit - met, bound if by_end else "+inf")
-            some = [_id_of(state, found) for found in flat[::2]]
-            met += len(some)
-            if not by_end and bound != "+inf":
-                some = [info.id for info in self._look_up(queue, some, whole=False) if info.at <= until]
-            ids += some
-            if met == limit:
-                return ids, f"{each}:{flat[-1].decode()}:{flat[-2].decode('latin-1')}"
-            score, member = "", b""
-        return ids, ""
-
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
-        """Return a page of jobs in one state: with only the last attempt of each log, at most 1 kB of a result, and
-        perhaps without `since`.
+        """Return a page of jobs in one state: with only the last attempt of each log, and at most 1 kB of a
+        result.
 
         Order: queued in the order they will run (lane shared, then alone); scheduled and retry by due time; running by
         claim time; blocked by key; finished by end time.  `reverse` reverses the order (newest first for finished
         jobs)."""
         kept: set[str] = set()
         found = self._slice(queue, state, offset, limit, reverse, kept)
-        return self._describe(queue, state, found, whole=False, but="since", kept=kept)
+        return self._describe(queue, state, found, whole=False, kept=kept)
 
     def _slice(
         self, queue: str, state: State, offset: int, limit: int, reverse: bool, kept: set[str]
@@ -142,7 +108,7 @@ class Browsing(Stats):
         if state is State.RUNNING:
             return self._running(queue, reverse)[offset : offset + limit]
         names = self.keys.of(queue)
-        places = [place for place, belongs in PLACES if belongs is state]
+        places = places_of(state)
         out: list[tuple[str, int]] = []
         for place in reversed(places) if reverse else places:
             if offset and len(places) > 1:  # only then is the size needed, to find the offset in the second
@@ -153,7 +119,7 @@ class Browsing(Stats):
             wanted = limit - len(out)
             verb = "ZREVRANGE" if reverse else "ZRANGE"
             flat = self.transport.command(verb, names[place], offset, offset + wanted - 1, "WITHSCORES")
-            some = [(_id_of(state, flat[i]), _time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
+            some = [(id_of(state, flat[i]), time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
             out += some
             if place == "kept":
                 kept.update(id for id, _ in some)
@@ -162,14 +128,14 @@ class Browsing(Stats):
                 break
         return out
 
-    def _running(self, queue: str, reverse: bool) -> list[tuple[str, int]]:
+    def _running(self, queue: str, reverse: bool, most: float = MOST_RUNNING) -> list[tuple[str, int]]:
         cursor, claims = 0, {}
         while True:
             cursor, flat = self.transport.command("HSCAN", self.keys.of(queue)["claims"], cursor, "COUNT", 1000)
             cursor = int(cursor)
             for i in range(0, len(flat), 2):
                 claims[flat[i].decode(errors="replace")] = read_claim(flat[i + 1])[1]
-            if cursor == 0 or len(claims) >= MOST_RUNNING:
+            if cursor == 0 or len(claims) >= most:
                 return sorted(claims.items(), key=lambda item: item[1], reverse=reverse)
 
     def _describe(
@@ -179,15 +145,14 @@ class Browsing(Stats):
         found: list[tuple[str, int]],
         *,
         whole: bool,
-        but: str = "",
         kept: Container[str] = (),
     ) -> list[JobInfo]:
-        """Read everything else about these jobs, in one round trip; `but`: a kind that lists do not show; `kept`: jobs
-        whose time is the end of their keeping."""
+        """Read everything else about these jobs, in one round trip; `kept`: jobs whose time is the end of their
+        keeping."""
         if not found:
             return []
         names, ids = self.keys.of(queue), [id for id, _ in found]
-        kinds = [kind for kind, of in DETAILS.items() if kind != but and of in (None, state)]
+        kinds = [kind for kind, of in DETAILS.items() if of in (None, state)]
         found_in = dict(
             zip(kinds, self.transport.pipeline([(_READ[kind], names[kind], *ids) for kind in kinds]), strict=True)
         )
@@ -242,18 +207,13 @@ class Browsing(Stats):
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
 
 
-def _read_cursor(cursor: str) -> tuple[str, str, bytes]:
-    """Return place, score, member.  Raises ValueError."""
-    place, score, member = cursor.split(":", 2)
-    number = float(score)  # a damaged place may have an infinite score
-    return place, repr(int(number)) if isfinite(number) else repr(number), member.encode("latin-1")
-
-
-def _id_of(state: State, member: bytes) -> str:
+def id_of(state: State, member: bytes) -> str:
+    """Return the id of a job by its member in a place of this state."""
     return (member.rpartition(b"\0")[2] if state is State.BLOCKED else member).decode(errors="replace")
 
 
-def _time_of(state: State, score: bytes) -> int:
+def time_of(state: State, score: bytes | float) -> int:
+    """Return `JobInfo.at` by the score there."""
     return 0 if state in (State.QUEUED, State.BLOCKED) else read_number(score)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from math import isnan
+from itertools import islice
+from math import inf, isnan
 from typing import Any
 
-from django_jobs.core.values import JobInfo, State
-from django_jobs.serialization.checked import read_number
-from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
+from django_jobs.core.values import FINISHED, JobInfo, State
+from django_jobs.stores.redis.browsing import DETAILS, PREVIEW, id_of, time_of
 from django_jobs.stores.redis.connection.entries import read_ended
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.scripts import load
@@ -24,8 +23,6 @@ from django_jobs.stores.values.sizes import chunks
 QUEUES = 100
 #: Groups whose first jobs are compared in one call of `list`.
 OPENED = 1000
-#: The details that lua/listing/rows.lua returns, in its order.
-ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins")
 
 
 class Lists(PlainLists, Positions):
@@ -83,6 +80,7 @@ class Lists(PlainLists, Positions):
         groups: Sequence[FailureGroup] | None = None,
         reverse: bool = False,
         span: Span | None = None,
+        until: int | None = None,
     ) -> tuple[list[JobInfo], Mark | None]:
         """Return at most `limit` jobs in one state, of all these queues together, each as in `page`, and where the list
         goes on (None: these were the last).
@@ -93,20 +91,24 @@ class Lists(PlainLists, Positions):
         belong to this list.
 
         `span`: only jobs whose time of the state belongs to it; found by an index.  Succeeded jobs with `keep_result`
-        are left out then, because no index has the time of their end.  Raises ValueError for a state without a time."""
+        are left out then, because no index has the time of their end.  Raises ValueError for a state without a time.
+
+        `until` (ms): finished jobs that ended later are left out, so that a list ends even if the jobs that it returns
+        finish again.  Not together with `reverse`."""
         names = None if groups is None else _names(queues, state, groups)
         queues = queues if names is None else list(names)
         if after is not None:
-            check_mark(after)
+            after = checked(after)
         if span is not None:
             check_span(state)
             after = _begin(span, after, reverse)
-        entries = self._entries(queues, Wanted(state, limit, after, names, reverse, span is not None))
+        latest = until if until is not None and state in FINISHED else inf
+        entries = self._entries(queues, Wanted(state, limit, after, names, reverse, span is not None, latest))
         last = entries[-1] if entries else None
         mark = Mark(last[0], last[2], last[3]) if last and len(entries) == limit else None
         if span is not None and last and not span.has(last[1]):  # the list goes on behind the span
             entries, mark = [each for each in entries if span.has(each[1])], None
-        return self._rows(state, entries), mark
+        return [info for info in self._rows(state, entries) if info.at <= latest], mark
 
     def _entries(self, queues: Sequence[str], wanted: Wanted) -> list[Entry]:
         def read() -> list[Entry]:
@@ -136,11 +138,12 @@ class Lists(PlainLists, Positions):
             yield some
 
     def _list(self, queues: Sequence[str], wanted: Wanted, last: Entry | None) -> list[bytes]:
-        state, limit, after, groups, reverse, timed = wanted
+        state, limit, after, groups, reverse, timed, until = wanted
         keys = [key for queue in queues for key in self._script("list", queue)[1]]
         before = (last[0], last[2], last[3].encode("latin-1")) if last else ("", "", "")
         how = "groups" if groups is not None else "timed" if timed else ""
         args: list[Any] = [state.value, limit, "reverse" if reverse else "", *_args_of(after), how, *before]
+        args.append("" if until == inf else until)
         for queue in queues:
             args += [queue] if groups is None else [queue, " ".join(groups[queue])]
         flat: list[bytes] = self.transport.run(load("list"), keys, (self._clock(), *args))
@@ -148,34 +151,27 @@ class Lists(PlainLists, Positions):
 
     def _rows(self, state: State, entries: Sequence[Entry]) -> list[JobInfo]:
         """Read what a list shows of these jobs."""
-        by_queue = {
-            queue: [(_id_of(state, member), _time_of(state, value)) for _, value, _, member in some]
-            for queue, some in groupby(sorted(entries, key=lambda entry: entry[2]), key=lambda entry: entry[2])
-        }
-        infos: dict[tuple[str, str], JobInfo] = {}
-        for queue, found, columns in self._details(state, by_queue):
-            # The time of a job with `keep_result` is that until which it is kept.
-            kept = {id for id, _ in found} if state is State.SUCCEEDED else ()
-            for info in self._infos(queue, state, found, columns, whole=False, kept=kept):
-                infos[queue, info.id] = info
-        wanted = [(queue, _id_of(state, member)) for _, _, queue, member in entries]
-        return [infos[each] for each in dict.fromkeys(wanted) if each in infos and infos[each].record]
+        by_queue, wanted = dict[str, list[tuple[str, int]]](), dict[tuple[str, str], None]()
+        for _, score, queue, member in entries:
+            id = id_of(state, member.encode("latin-1"))
+            by_queue.setdefault(queue, []).append((id, time_of(state, score)))
+            wanted[queue, id] = None
+        infos = {(info.queue, info.id): info for info in self._infos_of(state, by_queue)}
+        return [infos[each] for each in wanted if each in infos and infos[each].record]
 
-    def _details(
-        self, state: State, by_queue: dict[str, list[tuple[str, int]]]
-    ) -> Iterator[tuple[str, list[tuple[str, int]], list[Any]]]:
+    def _infos_of(self, state: State, by_queue: dict[str, list[tuple[str, int]]]) -> Iterator[JobInfo]:
         for queues in chunks(list(by_queue), QUEUES if self.transport.spans else 1):
             flat = self._by_script(partial(self._details_of, {queue: by_queue[queue] for queue in queues}))
+            values = iter(flat or ())
             for queue in queues:
                 found = by_queue[queue]
+                # The time of a job with `keep_result` is that until which it is kept.
+                kept = {id for id, _ in found} if state is State.SUCCEEDED else ()
                 if flat is None:
-                    names, ids = self.keys.of(queue), [id for id, _ in found]
-                    columns = self.transport.pipeline([("HMGET", names[kind], *ids) for kind in ROWS])
-                    yield queue, found, [_row(state, row) for row in zip(*columns, strict=True)]
+                    yield from self._describe(queue, state, found, whole=False, kept=kept)
                 else:
-                    size = len(found) * len(ROWS)
-                    yield queue, found, [_row(state, flat[i : i + len(ROWS)]) for i in range(0, size, len(ROWS))]
-                    flat = flat[size:]
+                    rows = [_row(state, islice(values, len(DETAILS))) for _ in found]
+                    yield from self._infos(queue, state, found, rows, whole=False, kept=kept)
 
     def _details_of(self, by_queue: dict[str, list[tuple[str, int]]]) -> list[Any]:
         keys = [key for queue in by_queue for key in self._script("rows", queue)[1]]
@@ -184,10 +180,12 @@ class Lists(PlainLists, Positions):
         return flat
 
 
-def check_mark(mark: Mark) -> None:
-    """Raise ValueError for a mark whose score the server would refuse."""
-    if isnan(float(mark.score)):
+def checked(mark: Mark) -> Mark:
+    """Return a mark with a score that the server can read.  Raises ValueError for one that has none."""
+    score = float(mark.score)
+    if isnan(score):
         raise ValueError(f"{mark} does not belong to a list.")
+    return mark._replace(score=repr(score))
 
 
 def _args_of(after: Mark | None) -> tuple[str | bytes, ...]:
@@ -223,16 +221,6 @@ def _begin(span: Span, after: Mark | None, reverse: bool) -> Mark | None:
     return Mark(str(at), "", "")
 
 
-def _row(state: State, values: Sequence[Any]) -> list[Any]:
-    """Return the details of one job in the order of DETAILS; those of other states are left out."""
-    found = dict(zip(ROWS, values, strict=True))
-    return [found.get(kind) if of in (None, state) else None for kind, of in DETAILS.items()]
-
-
-def _id_of(state: State, member: str) -> str:
-    raw = member.encode("latin-1")
-    return (raw.rpartition(b"\0")[2] if state is State.BLOCKED else raw).decode(errors="replace")
-
-
-def _time_of(state: State, score: float) -> int:
-    return 0 if state in (State.QUEUED, State.BLOCKED) else read_number(score)
+def _row(state: State, values: Iterable[Any]) -> list[Any]:
+    """Return the details of one job without those of other states; lua/listing/rows.lua has the order of DETAILS."""
+    return [value if of in (None, state) else None for of, value in zip(DETAILS.values(), values, strict=True)]

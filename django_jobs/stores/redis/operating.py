@@ -16,20 +16,8 @@ from django_jobs.stores.redis.adding import Adding
 from django_jobs.stores.redis.connection.entries import texts, unsigned_text
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.redis.standing import Positions
+from django_jobs.stores.redis.stats import places_of
 from django_jobs.stores.values.documents import read_worker
-
-#: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
-WALKED = {
-    State.SCHEDULED: ("scheduled",),
-    State.QUEUED: ("queued", "alone"),
-    State.RETRY: ("retry",),
-    State.RUNNING: ("claims",),
-    State.BLOCKED: ("waits",),
-    State.SUCCEEDED: ("succeeded", "kept"),
-    State.DEAD: ("dead",),
-    State.CANCELLED: ("cancelled",),
-    State.EXPIRED: ("expired",),
-}
 
 
 class Operating(Adding, Positions):
@@ -169,7 +157,7 @@ class Operating(Adding, Positions):
 
         The cursor is `key:redis cursor`.  SCAN returns every id that stays, and some twice if the key is resized
         between two calls.  (A walk in the order of scores would miss a job whose score changes.)"""
-        keys = WALKED[state]
+        keys = ["waits"] if state is State.BLOCKED else places_of(state)
         name, _, position = (cursor or f"{keys[0]}:0").partition(":")
         if name not in keys or not position.isdigit():
             raise ValueError(f"{cursor!r} is not a cursor that ids() returned for {state}.")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
+from math import inf
 from typing import NamedTuple
 
 from django_jobs.core.values import State
 from django_jobs.stores.redis.browsing import Browsing
 from django_jobs.stores.redis.failures.bars import BarCounts
 from django_jobs.stores.redis.failures.groups import bounds_of, text_of
-from django_jobs.stores.redis.stats import PLACES
+from django_jobs.stores.redis.stats import places_of
 from django_jobs.stores.values.lists import Mark
 
 #: Score as text, score, queue, member.
@@ -29,6 +30,8 @@ class Wanted(NamedTuple):
     reverse: bool
     #: leave out the place whose scores are not the time of the state.
     timed: bool
+    #: ms: leave out jobs that ended later; inf = none.
+    until: float
 
 
 class PlainLists(Browsing, BarCounts):
@@ -36,16 +39,23 @@ class PlainLists(Browsing, BarCounts):
 
     def _plain_entries(self, queues: Sequence[str], wanted: Wanted) -> list[Entry]:
         """The same as lua/listing/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
-        state, limit, after, groups, reverse, timed = wanted
+        state, limit, after, groups, reverse, timed, until = wanted
         streams: list[Iterator[Entry]] = []
         for queue in queues:
             if groups is not None:
-                streams += [self._plain_group(queue, state, group, limit, reverse) for group in groups[queue]]
+                streams += [
+                    takewhile(lambda each: each[1] <= until, self._plain_group(queue, state, group, limit, reverse))
+                    for group in groups[queue]
+                ]
             elif state is State.RUNNING:
                 streams.append(self._plain_claims(queue, reverse))
             else:
-                places = [place for place, belongs in PLACES if belongs is state and not (timed and place == "kept")]
-                streams += [self._plain_place(queue, place, limit, after, reverse) for place in places]
+                for place in places_of(state):
+                    stream = self._plain_place(queue, place, limit, after, reverse)
+                    if place != "kept":
+                        streams.append(takewhile(lambda each: each[1] <= until, stream))
+                    elif not timed:  # its scores are not the ends of the jobs
+                        streams.append(stream)
         found = merge(*streams, key=order_of, reverse=reverse)
         if after is not None:
             last = order_of((after.score, float(after.score), after.queue, after.member))
@@ -65,7 +75,7 @@ class PlainLists(Browsing, BarCounts):
                 return
 
     def _plain_claims(self, queue: str, reverse: bool) -> Iterator[Entry]:
-        found = [(str(at), float(at), queue, text_of(id.encode())) for id, at in self._running(queue, reverse)]
+        found = [(str(at), float(at), queue, text_of(id.encode())) for id, at in self._running(queue, reverse, inf)]
         yield from sorted(found, key=order_of, reverse=reverse)
 
     def _plain_group(self, queue: str, state: State, group: str, limit: int, reverse: bool) -> Iterator[Entry]:

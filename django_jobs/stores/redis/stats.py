@@ -47,6 +47,11 @@ SAMPLED_AT_ONCE = 20
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 
+def places_of(state: State) -> list[str]:
+    """Return the keys that list the jobs of this state."""
+    return [place for place, belongs in PLACES if belongs is state]
+
+
 class Stats(Part):
     """Reads many places in one call, by a script or by plain reads."""
 

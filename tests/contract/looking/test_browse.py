@@ -64,15 +64,15 @@ class TestAJobWhoseResultIsKept:
         assert [job.at for job in store.page(Q, State.SUCCEEDED)] == [ended]
         assert [job.at for job in store.get_many(Q, ["a"])] == [ended]
 
-    def test_is_met_by_a_walk_over_what_has_ended(self, store, make_job, clock):
+    def test_is_in_a_list_of_what_has_ended(self, store, make_job, clock):
         for id in "abcd":
             complete(store, *start(store, make_job(id, keep_result=DAY)), result=b"1")
         begun = clock.now
         clock.advance(5000)
         complete(store, *start(store, make_job("later", keep_result=DAY)), result=b"1")
-        ids, cursor = store.walk(Q, State.SUCCEEDED, limit=3, until=begun)
-        more, _ = store.walk(Q, State.SUCCEEDED, cursor, 3, until=begun)
-        assert sorted(ids + more) == list("abcd")
+        some, mark = store.listed([Q], State.SUCCEEDED, 3, until=begun)
+        more, _ = store.listed([Q], State.SUCCEEDED, 3, mark, until=begun)
+        assert sorted(job.id for job in some + more) == list("abcd")
 
 
 class TestAPage:

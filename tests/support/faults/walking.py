@@ -329,11 +329,11 @@ class Walk:
         return self.store.edit(QUEUE, id, record, was=info.record)
 
     def list_all(self) -> object:
-        state, cursor, met = self.rng.choice(list(State)), "", list[str]()
+        state, mark, met = self.rng.choice(list(State)), None, list[str]()
         while True:
-            ids, cursor = self.store.walk(QUEUE, state, cursor, 2)
-            met += ids
-            if not cursor:
+            infos, mark = self.store.listed([QUEUE], state, 2, mark)
+            met += [info.id for info in infos]
+            if mark is None:
                 counted = self.store.stats([QUEUE])[0].counts[state]
                 assert self.damaged or len(met) == len(set(met)) == counted
                 return met

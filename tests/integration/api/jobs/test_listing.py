@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from django_jobs.core.values import Attempt
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 
 STATES = ["scheduled", "queued", "running", "retry", "blocked", "succeeded", "dead", "cancelled", "expired"]
+
+
+def written(*mark: str) -> str:
+    return urlsafe_b64encode(json.dumps(mark).encode()).decode().rstrip("=")
 
 
 def walk(api: Api, query: str, act: Any = None) -> list[str]:
@@ -115,12 +123,82 @@ def test_a_caller_sees_its_own_job_types_only_and_needs_the_scope_read(api: Api)
 )
 def test_what_cannot_be_listed_is_refused(api: Api, query: str, status: int) -> None:
     fill(api, 1)
+    api.post("v1/jobs/tests.greet/tests.greet-000/kill")
     answer = api.get(f"v1/jobs?{query}")
-    if "WzE" in query:  # a cursor of no walk: refused where a walk is begun with it
-        api.post("v1/jobs/tests.greet/tests.greet-000/kill")
-        answer = api.get(f"v1/jobs?{query}")
     assert answer.status_code == status
     assert answer["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        [1, "default", "dead:1790000000000:a"],  # of an earlier release
+        [1, "default", "some-id"],
+        [1, "", written("1790000000000", "default", "a")],
+        [1, "dead:1790000000000:a"],
+        [1, written("nan", "default", "a")],
+        [1, written("[1", "default", "a")],
+        [1, "W10"],
+        [True, ""],
+        [1.5, ""],
+        {},
+    ],
+)
+def test_a_cursor_of_another_list_or_release_is_refused(api: Api, store: Store, state: str, cursor: Any) -> None:
+    fill(api, 2)
+    store.kill("default", ["tests.greet-000"], "a test")
+    text = urlsafe_b64encode(json.dumps(cursor).encode()).decode().rstrip("=")
+    assert api.get(f"v1/jobs?state={state}&cursor={text}").status_code == 422
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [("1_0", "default", "a"), (" 1 ", "default", "a"), ("1e400", "default", "a"), ("-inf", "", "a"),
+     ("1", "\ud800", "a"), ("1", "default", "\u0416")],
+)  # fmt: skip
+def test_a_cursor_that_somebody_has_made_up_is_no_error(api: Api, store: Store, mark: tuple[str, str, str]) -> None:
+    fill(api, 2)
+    store.kill("default", ["tests.greet-000"], "a test")
+    for until in (0, -1, 10**400):
+        text = urlsafe_b64encode(json.dumps([until, written(*mark)]).encode()).decode()
+        for state in STATES:
+            assert api.get(f"v1/jobs?state={state}&cursor={text}").status_code in (200, 422)
+
+
+def test_a_page_that_finds_nothing_costs_a_bounded_number_of_commands(
+    api: Api, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may see few job types is shown all of these jobs, over pages of bounded cost."""
+    fill(api, 300)
+    api.put("v1/jobs/tests.rename/mine", {"data": ["x"]})
+    monkeypatch.setattr(sys.modules["django_jobs.browse.listing"], "SCAN", 50)
+    calls = list[Any]()
+    for name in ("run", "command", "pipeline"):
+        real = getattr(store.transport, name)
+        monkeypatch.setattr(store.transport, name, lambda *args, real=real: (calls.append(args), real(*args))[1])
+    caller, found, cursor, pages = Api("read", jobs=("tests.rename",)), list[str](), "", 0
+    while cursor is not None:
+        calls.clear()
+        page = caller.get(f"v1/jobs?state=queued&limit=5&cursor={cursor}").json()
+        assert len(calls) < 26
+        found, cursor, pages = found + [job["id"] for job in page["jobs"]], page["cursor"], pages + 1
+    assert found == ["mine"]
+    assert pages > 5
+
+
+def test_when_each_job_could_run_is_in_every_list(api: Api, store: Store, clock: Clock) -> None:
+    at = datetime.fromtimestamp(clock.now / 1000 + 60, UTC).isoformat()
+    api.put("v1/jobs/tests.greet/later", {"data": ["Ada"], "run_after": at, "tags": ["t"]})
+    clock.advance(60_000)
+    store.promote("default")
+    (claimed,) = store.claim("default", "w", 1, lease=30_000).claims
+    store.bury(claimed, Attempt(1, "failed", 0, 1, "w", "ValueError", "no"))
+    ready = api.get("v1/jobs/later").json()["ready_at"]
+    assert ready != api.get("v1/jobs/later").json()["enqueued_at"]
+    for query in ("", "&tag=t", "&from=2000-01-01T00:00:00Z"):
+        (job,) = api.get(f"v1/jobs?state=dead{query}").json()["jobs"]
+        assert job["ready_at"] == ready
 
 
 def test_a_list_of_a_stretch_of_time(api: Api, store: Store, clock: Clock) -> None:

@@ -67,10 +67,18 @@ def test_dead_jobs_with_a_tag_are_found_by_the_index(api: Api, store: Store, mon
         tags = ["third"] if n % 3 == 0 else []
         api.put(f"v1/jobs/tests.greet/j{n:02}", {"data": ["Ada"], "tags": tags})
     store.kill("default", [f"j{n:02}" for n in range(30)], "a test")
-    monkeypatch.setattr(type(store), "walk", None)
+    asked, real = list[Any](), type(store).listed
+
+    def listed(store: Store, *args: Any, **options: Any) -> Any:
+        asked.append(options["groups"])
+        return real(store, *args, **options)
+
+    monkeypatch.setattr(type(store), "listed", listed)
     assert sorted(walk(api, "state=dead&tag=third&limit=4")) == [f"j{n:02}" for n in range(0, 30, 3)]
     assert walk(api, "state=dead&tag=third&name=tests.other") == []
     assert walk(api, "state=dead&tag=none") == []
+    assert len(asked) > 3
+    assert None not in asked
 
 
 def test_a_replay_has_the_tags_of_the_job(api: Api) -> None:

@@ -11,8 +11,7 @@
 --! use record remembered log locker failed wake meet finish
 --! keys jobs retry tries attempts stops seq
 for _, each in ipairs({
-    {'HLEN', jobs}, {'ZCARD', retry}, {'HLEN', tries}, {'HLEN', attempts}, {'HLEN', remembered}, {'ZCARD', remembered_at},
-    {'HLEN', unique}, {'HLEN', stops}, {'STRLEN', seq},
+    {'ZCARD', retry}, {'HLEN', tries}, {'HLEN', attempts}, {'ZCARD', remembered_at}, {'HLEN', unique}, {'STRLEN', seq},
 }) do
     meet(each[1], each[2])
 end

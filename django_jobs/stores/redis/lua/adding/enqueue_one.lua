@@ -87,11 +87,7 @@ if type(last) == 'table' or last < 1 or last >= 2 ^ 44 then
     last = call('INCR', seq)
 end
 call('ZADD', place, format('%d', score + last), id) -- cheaper than Redis' conversion
-local waiting = redis.pcall('LLEN', list)
-if waiting == 0 then
-    call('RPUSH', list, '1')
-elseif type(waiting) == 'table' then -- the key has another type
-    call('DEL', list)
+if redis.pcall('LLEN', list) == 0 then -- as in wake_up
     call('RPUSH', list, '1')
 end
 local field = 'enqueued:' .. type_of(record)

@@ -84,7 +84,7 @@ for i, job in ipairs(held) do
 end
 local lets_in = limited or (#over > 0 and reported) -- those may have been killed, and hold a slot still
 for _, each in ipairs({
-    {some, 'ZCARD', leases}, {some, 'HLEN', checkins}, {some, 'HLEN', stops}, {kinds.r, 'ZCARD', retry},
+    {some, 'ZCARD', leases}, {some, 'HLEN', checkins}, {kinds.r, 'ZCARD', retry},
     {kinds.s, 'ZCARD', scheduled}, {kinds.d or relocking, 'ZCARD', dead}, {kinds.c or relocking, 'ZCARD', cancelled},
     {locking, 'HLEN', unique}, {relocking, 'ZCARD', succeeded}, {relocking, 'ZCARD', kept}, {relocking, 'ZCARD', expired},
     {kinds.b, 'HLEN', unknown}, {lets_in, 'ZCARD', slots}, {lets_in or kinds.b, 'ZCARD', blocked},

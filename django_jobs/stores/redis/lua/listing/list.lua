@@ -5,28 +5,38 @@
 --       5 score, 6 queue and 7 member of the last one ("" = from the beginning)   8 "groups": only jobs of these groups;
 --       "timed": leave out `kept`, whose scores are not the ends of the jobs
 --       9 score, 10 queue and 11 member of one that need not be found, and none behind it ("" = none)
+--       12 ms: leave out jobs that ended later ("" = none; not for the reverse order)
 --       then for each queue its name, and with "groups" the names of the groups in it, separated by spaces
 -- Returns queue, score, member of each, flat, in the order of score, queue, member.
 --! keys scheduled queued alone claims retry blocked succeeded kept dead cancelled expired failures grouped error_groups tag_groups
 --! use failed bytewise listing
 local EACH = 15 -- keys of a queue
-local MOST_RUNNING = 10000
 local grouped, timed = ARGV[8] == 'groups', ARGV[8] == 'timed'
 local before = ARGV[9] ~= '' and {score = ARGV[9], value = tonumber(ARGV[9]), queue = ARGV[10], member = ARGV[11]}
+local latest = tonumber(ARGV[12]) or math.huge
 
--- The next entry that follows, of the running jobs, which have no order in the store.
+-- The next entry that follows, of the running jobs, which have no order in the store: only the first are sorted.
 local function of_claims(queue)
-    local sorted, at = {}, 0
-    local flat = redis.call('HLEN', claims) <= MOST_RUNNING and redis.call('HGETALL', claims)
-        or redis.call('HSCAN', claims, 0, 'COUNT', MOST_RUNNING)[2]
+    local sorted, at, last = {}, 0, nil
+    local function sort()
+        table.sort(sorted, is_earlier)
+        for i = #sorted, limit + 1, -1 do
+            sorted[i] = nil
+        end
+        last = sorted[limit]
+    end
+    local flat, entry = redis.call('HGETALL', claims), {queue = queue}
     for i = 1, #flat, 2 do
-        local since = string.match(flat[i + 1], '^[^:]*:(%d+):') or '0'
-        local entry = {score = since, value = tonumber(since), queue = queue, member = flat[i]}
-        if not after or is_earlier(after, entry) then
-            sorted[#sorted + 1] = entry
+        entry.score, entry.member = string.match(flat[i + 1], '^[^:]*:(%d+):') or '0', flat[i]
+        entry.value = tonumber(entry.score)
+        if not (after and not is_earlier(after, entry) or last and is_earlier(last, entry)) then
+            sorted[#sorted + 1], entry = entry, {queue = queue}
+            if #sorted == 2 * limit then
+                sort()
+            end
         end
     end
-    table.sort(sorted, is_earlier)
+    sort()
     return function()
         at = at + 1
         return sorted[at]
@@ -80,7 +90,7 @@ local streams = {}
 
 local function add(stream)
     stream.head = stream.next()
-    if not stream.head then
+    if not stream.head or stream.head.value > latest and not stream.kept then
         return
     end
     local low, high = 1, #streams + 1
@@ -102,7 +112,7 @@ for i = 0, #KEYS / EACH - 1 do
         scheduled = {scheduled}, queued = {queued, alone}, retry = {retry}, blocked = {blocked}, dead = {dead},
         succeeded = timed and {succeeded} or {succeeded, kept}, cancelled = {cancelled}, expired = {expired},
     }
-    local queue, groups = ARGV[12 + i * (grouped and 2 or 1)], ARGV[13 + 2 * i]
+    local queue, groups = ARGV[13 + i * (grouped and 2 or 1)], ARGV[14 + 2 * i]
     if state == 'running' then
         add({next = of_claims(queue)})
     elseif grouped then
@@ -116,7 +126,8 @@ for i = 0, #KEYS / EACH - 1 do
         end})
     else
         for _, place in ipairs(PLACES[state]) do
-            add({next = of_place(place, queue)})
+            -- The scores of `kept` are not the ends of the jobs, but the times until which they are kept.
+            add({next = of_place(place, queue), kept = place == kept})
         end
     end
 end

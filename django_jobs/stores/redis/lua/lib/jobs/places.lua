@@ -26,26 +26,14 @@ end
 
 -- Take the job out; returns the state it was in, nil if it does not wait.
 local function leave_waiting(id)
-    for _, place in ipairs(WAITING) do
-        local at = place[1] == 'retry' and redis.call('ZSCORE', retry, id)
-        if redis.call('ZREM', place[2], id) == 1 then
-            if at then
-                failed.leave(id, at)
-            elseif place[1] == 'queued' then
-                drop_since(id)
-                pass_turn(id)
-            end
-            return place[1]
-        end
+    local state = leave_from(WAITING, id)
+    if state == 'queued' then
+        drop_since(id)
+        pass_turn(id)
     end
-    return unblock(id) and 'blocked' or nil
+    return state or (unblock(id) and 'blocked' or nil)
 end
 
 local function waiting_state(id)
-    for _, place in ipairs(WAITING) do
-        if redis.call('ZSCORE', place[2], id) then
-            return place[1]
-        end
-    end
-    return redis.call('HEXISTS', waits, id) == 1 and 'blocked' or nil
+    return (state_in(WAITING, id)) or (redis.call('HEXISTS', waits, id) == 1 and 'blocked' or nil)
 end

@@ -38,12 +38,8 @@ end
 -- These jobs leave the store; `ended[i]` is when they ended (ms).  Must come after a write that needs no memory.
 -- A key of another type must not keep jobs from leaving: it is set aside later.
 local function remember_gone(ids, state, ended)
-    local digests = redis.pcall('HMGET', remembered, unpack(ids))
-    if digests.err then
-        return
-    end
     local values, scores = {}, {}
-    for i, digest in ipairs(digests) do
+    for i, digest in ipairs(redis.pcall('HMGET', remembered, unpack(ids))) do
         if digest then
             values[#values + 1] = ids[i]
             values[#values + 1] = string.match(digest, '^[^:]*') .. ':' .. state
