@@ -39,6 +39,9 @@ def terminates() -> int | None:
     process.start()
     process.terminate()
     process.join()
+    while process.exitcode is None:
+        # A thread that starts a process looks after those of all others, and is about to note how this one ended.
+        time.sleep(0.01)
     return process.exitcode
 
 
