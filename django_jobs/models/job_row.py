@@ -68,8 +68,8 @@ class JobRow(models.Model):
         if database != router.db_for_write(type(self)):  # as a worker would ask, who has no instance
             options["meta"] = {**task._overrides.get("meta", {}), _at(type(self)): database}
         handle = task.using(**options).enqueue(*args, **kwargs)
-        is_alone = handle.state != DEFERRED or database != get_settings().database
-        is_early = is_alone and handle.state not in FINISHED
+        waits = handle.state == DEFERRED and database == get_settings().database
+        is_early = not waits and handle.state not in FINISHED
         transaction.on_commit(partial(self._after_commit, self.job_id, handle, database, is_early), using=database)
         return handle
 

@@ -14,7 +14,6 @@ from django.utils.translation import gettext_lazy
 from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.labels import Text
-from django_jobs.browse.query.parsing import concealed
 from django_jobs.core.values import State
 from django_jobs.formatting import exact
 from django_jobs.models.audit import AuditEntry, ObjectKind
@@ -107,7 +106,7 @@ def _report(entry: AuditEntry) -> str:
 
 def _bulk(entry: AuditEntry, arguments: bool) -> str:
     details = _details(entry)
-    match, query = details.get("filter"), str(details.get("query") or "")
+    match, query = details.get("filter"), {"terms": str(details.get("query") or "")}
     shown = browse.readable_by(match, arguments=arguments) if isinstance(match, dict) else {}
     chosen = [_filter(str(key), value) for key, value in shown.items()]
     state = details.get("state")
@@ -115,7 +114,7 @@ def _bulk(entry: AuditEntry, arguments: bool) -> str:
     began = _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
         "verb": labels.verb_label(entry.verb, known),
         "state": labels.STATES[known] if known else state,
-        "filter": (query if arguments else concealed(query)) or ", ".join(chosen) or _("no filter"),
+        "filter": browse.readable_by(query, arguments=arguments)["terms"] or ", ".join(chosen) or _("no filter"),
         "id": entry.subject,
     }
     if not details.get("ended"):

@@ -90,8 +90,7 @@ class Browsing(Stats):
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
-        """Return a page of jobs in one state: with only the last attempt of each log, and at most 1 kB of a
-        result.
+        """Return a page of jobs in one state: with only the last attempt of each log, and at most 1 kB of a result.
 
         Order: queued in the order they will run (lane shared, then alone); scheduled and retry by due time; running by
         claim time; blocked by key; finished by end time.  `reverse` reverses the order (newest first for finished

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from heapq import merge
 from itertools import islice, takewhile
 from math import inf
@@ -41,19 +42,17 @@ class PlainLists(Browsing, BarCounts):
         """The same as lua/listing/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
         state, limit, after, groups, reverse, timed, until = wanted
         streams: list[Iterator[Entry]] = []
+        by_then = partial(takewhile, lambda each: each[1] <= until)
         for queue in queues:
             if groups is not None:
-                streams += [
-                    takewhile(lambda each: each[1] <= until, self._plain_group(queue, state, group, limit, reverse))
-                    for group in groups[queue]
-                ]
+                streams += [by_then(self._plain_group(queue, state, group, limit, reverse)) for group in groups[queue]]
             elif state is State.RUNNING:
                 streams.append(self._plain_claims(queue, reverse))
             else:
                 for place in places_of(state):
                     stream = self._plain_place(queue, place, limit, after, reverse)
                     if place != "kept":
-                        streams.append(takewhile(lambda each: each[1] <= until, stream))
+                        streams.append(by_then(stream))
                     elif not timed:  # its scores are not the ends of the jobs
                         streams.append(stream)
         found = merge(*streams, key=order_of, reverse=reverse)
