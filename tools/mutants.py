@@ -87,14 +87,14 @@ def applies(mutant: Mutant, folder: Path, *, check_only: bool = False) -> bool:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True).returncode == 0
 
 
-def run(tests: Iterable[str], folder: Path, *options: str) -> tuple[int, str]:
-    """Run these tests in the copy; return pytest's exit status and its output."""
+def run(tests: Iterable[str], folder: Path, *options: str, patience: float | None = PATIENCE) -> tuple[int, str]:
+    """Run these tests in the copy; return pytest's exit status and its output.  `patience`: seconds; None: no limit."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=no", *options, *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=patience)
     except subprocess.TimeoutExpired as error:
-        return 2, f"no end within {PATIENCE} s\n{error.stdout or ''}"
+        return 2, f"no end within {patience} s\n{error.stdout or ''}"
     return done.returncode, done.stdout + done.stderr
 
 
@@ -125,7 +125,8 @@ def try_all(trials: Sequence[tuple[str, Mutant]]) -> int:
     print(f"{len(trials)} mutants; first their {len(tests)} tests on the code as it is …", flush=True)
     missed = 0
     with copied() as unchanged:
-        status, output = run(tests, unchanged)
+        # All tests together take longer than those of one mutant.  Each has its own deadline.
+        status, output = run(tests, unchanged, "-n", str(os.cpu_count()), patience=None)
         broken = set(FAILURE.findall(output))
         if status not in (0, FAILED) or (status == FAILED and not broken):
             print(f"pytest could not run (status {status}):\n{output[-3000:]}", file=sys.stderr)
