@@ -105,8 +105,9 @@ class Reconciling(Upkeep):
         "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job" (its log, its counts, its
         result), "failed_without_index", "index_without_failed" (after moves by a version that does not keep the index
         of failed jobs).  Leases that are over are removed by `recover` and `overdue`, which know of steps of the
-        server's clock.  A job in no place is queued again; an at-most-once job may have started, so it
-        goes to dead with the attempt MISPLACED.  A job in several places counts as "job_without_place", stays in one.
+        server's clock.  A job in no place is queued again, unless it has a result: then it has succeeded.  An
+        at-most-once job may have started, so it goes to dead with the attempt MISPLACED.  A job in several places
+        counts as "job_without_place", stays in one.
 
         Each step continues where the last step of this store object ended, so that steps of `limit` reach all entries
         eventually.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -150,6 +151,38 @@ def test_a_broken_key_that_no_job_needs_stops_nobody(law_store: Store, virtual: 
     put(law_store, virtual, "plain", PLAIN)
     law_store.transport.client.set(law_store.keys.of(QUEUE)["unique"], "junk")
     assert [each.id for each in claim(law_store)] == ["plain"]
+
+
+@pytest.mark.parametrize("key", sorted(QUEUE_KEYS.keys() - {"claims", "jobs", "results"}))
+def test_a_job_that_has_succeeded_is_not_run_again_whichever_key_is_broken(
+    law_store: Store, virtual: Clock, key: str
+) -> None:
+    """Neither those that end while the key is broken, nor those that ended before.  Only three keys tell it."""
+    raw, name = law_store.transport.client, law_store.keys.of(QUEUE)[key]
+    shapes = [
+        PLAIN,
+        Controls(unique="u" * 64, unique_mode="running", limit_key="one", limit=2, expires_at=virtual() + 9_000),
+        Controls(limit_key="one", limit=2, priority=3),
+    ]
+    for n, controls in enumerate(shapes * 2):
+        put(law_store, virtual, f"job-{n}", replace(controls, unique=controls.unique and f"{n}" * 64))
+    earlier = claim(law_store, 1)
+    complete(law_store, earlier)
+    held = claim(law_store)
+    law_store.checkin(held[0], b'{"message":"half"}')
+    law_store.watch_ends(QUEUE, [held[1].id])
+    raw.delete(name)
+    raw.execute_command("SET" if QUEUE_KEYS[key] == "list" else "RPUSH", name, "junk")
+    done = [Completed(each, controls=decode(each.id, QUEUE, each.record).controls) for each in held]
+    with suppress(StoreCorrupt):
+        law_store.complete(QUEUE, done)
+    for _ in range(5):
+        law_store.reconcile(QUEUE)
+    law_store.complete(QUEUE, done)  # again, if it was refused
+    ended = {each.id for each in earlier + held}
+    rest = {f"job-{n}" for n in range(6)} - ended
+    assert {each.id for _ in range(3) for each in claim(law_store)} == rest
+    assert {law_store.get(QUEUE, id).state for id in ended} == {State.SUCCEEDED}  # type: ignore[union-attr]
 
 
 def settled(store: Store, claims: list[Claim]) -> list[State | None]:

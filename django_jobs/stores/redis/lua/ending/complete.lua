@@ -163,8 +163,8 @@ if n > 0 then
         end
     end
     --! end
+    redis.call('HSET', results, unpack(values)) -- first: it tells repair.lua that these jobs have succeeded
     redis.call('ZADD', succeeded, unpack(places))
-    redis.call('HSET', results, unpack(values))
     --! only full
     if archiving then
         for i, record in ipairs(redis.call('HMGET', jobs, unpack(done))) do

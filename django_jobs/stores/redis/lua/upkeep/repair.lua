@@ -55,11 +55,14 @@ local function thin_out(places, id, stays)
     return surplus
 end
 
--- A job that is in no place was accepted, so it is queued; if it may have run and must not run twice, it is dead.
+-- A job that is in no place was accepted, so it is queued; if it may have run and must not run twice, it is dead.  If it
+-- has a result, it has succeeded: it must not run again.
 local function find_a_place(id, record)
     local controls = controls_of(record)
     redis.call('HDEL', checkins, id)
-    if controls and controls.at_most_once then
+    if redis.call('HEXISTS', results, id) == 1 then
+        redis.call('ZADD', succeeded, string.format('%.0f', now), id)
+    elseif controls and controls.at_most_once then
         bury(id, record, controls, attempt, signature, archiving)
         died[#died + 1] = id
         died[#died + 1] = record

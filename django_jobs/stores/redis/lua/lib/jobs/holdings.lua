@@ -39,14 +39,14 @@ local function note_end(id, claim)
 end
 
 -- Take the claims of these jobs away.  `ended`: claim → how many of its jobs; `reported`: is there a check-in, or was a job
--- asked to stop?  The first write is HDEL, which needs no memory, so that all this works when Redis is full.  Returns how
--- many of the jobs were asked to stop.
+-- asked to stop?  The first write is HDEL, which needs no memory, so that all this works when Redis is full.  After it, a
+-- key of another type must not keep the jobs from ending.  Returns how many of the jobs were asked to stop.
 local function take_claims(ids, ended, reported)
     redis.call('HDEL', claims, unpack(ids))
     note_ends(ended)
     if reported then
-        redis.call('HDEL', checkins, unpack(ids))
-        return redis.call('HDEL', stops, unpack(ids))
+        redis.pcall('HDEL', checkins, unpack(ids))
+        return redis.pcall('HDEL', stops, unpack(ids))
     end
     return 0
 end
