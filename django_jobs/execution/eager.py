@@ -84,8 +84,8 @@ class EagerRun:
                 announce_expired(queue, claimed.expired, claimed.now)
                 if claimed.claims:
                     return claimed.claims[0]
-        has_ended = [self._expire(queue, at) for queue, at in late[:1]]
-        return self._next() if any(has_ended) or follow_all(self.store, self.store.queues()) else None
+        goes_on = (late and self._expire(*late[0])) or follow_all(self.store, self.store.queues())
+        return self._next() if goes_on else None
 
     def _expire(self, queue: str, at: int) -> bool:
         """End the jobs that expire before this time, at which the first of them could have started.  Returns whether
