@@ -107,6 +107,10 @@ class JobDefinition(OptionAttributes):
             read = self._read = (settings, options, stored, _stored_controls(options))
         return read
 
+    def placed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, int]:
+        """Return the queue and the priority of a call that names neither."""
+        return self.options.queue, self.options.priority
+
     # -- arguments -----------------------------------------------------------
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:

@@ -25,7 +25,7 @@ from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.request import EncodedJob, NewJobRequest
 from django_jobs.enqueueing.sending import settings_of, show_first
 from django_jobs.enqueueing.submit import make_ready, submit, wants_commit
-from django_jobs.exceptions import JobsError, StoreError, StoreUnavailable
+from django_jobs.exceptions import JobsError, StoreUnavailable
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.runtime.database_connections import in_transaction_anywhere
 from django_jobs.signals import job_enqueued
@@ -132,16 +132,19 @@ def _send(jobs: Sequence[EncodedJob]) -> dict[int, Exception]:
                 except JobsError as error:
                     errors[id(each.handle)] = error
     except Exception as error:  # the thread must go on: others will call
-        errors = {id(each.handle): error for each in jobs if each.handle.added is not Added.ADDED}
+        errors = {id(each.handle): _own(error, each) for each in jobs if each.handle.added is not Added.ADDED}
     return errors | {id(each.handle): _own(error, each) for some, error in refused for each in some}
 
 
-def _own(error: JobsError, each: EncodedJob) -> JobsError:
+def _own(error: Exception, each: EncodedJob) -> Exception:
     """Return the error for one of the callers that share it: nobody's traceback grows in the hands of another."""
-    if not isinstance(error, StoreError):
+    try:
+        own = copy(error).with_traceback(error.__traceback__)
+    except Exception:  # its class takes other arguments than it keeps
         return error
-    own = copy(error).with_traceback(error.__traceback__)
-    own.__cause__ = error.__cause__
+    own.args = error.args
+    own.__cause__, own.__context__ = error.__cause__, error.__context__
+    own.__suppress_context__ = error.__suppress_context__
     if isinstance(own, StoreUnavailable):
         own.job_id = each.new.id
     return own

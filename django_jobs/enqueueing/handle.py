@@ -251,6 +251,8 @@ class JobHandle(Generic[V]):
         A running job is asked to stop (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()`
         shows which.  With `terminate`, it is cancelled at once, and its process is ended, as at its time limit.
 
+        The handle of a duplicate has the id of the job that holds the unique key: that job is cancelled.
+
         A job that waits for its commit is never sent, and leaves no trace in the store.  If it has a row in the outbox,
         a rollback of the block that cancelled it undoes that, and `refresh()` shows it."""
         if self._is_final or self.is_leaving():

@@ -106,10 +106,16 @@ class NewJobRequest:
         return self.definition.name
 
 
-def request_for(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJobRequest:
-    """Return the request for `job.enqueue(*args, **kwargs)`, from the definition alone."""
+def request_for(
+    definition: JobDefinition,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    placed: tuple[str, int] | None = None,
+) -> NewJobRequest:
+    """Return the request for `job.enqueue(*args, **kwargs)`, from the definition alone.  `placed`: another queue and
+    priority than those of the definition."""
     options = definition.options
-    request = NewJobRequest(definition, args, kwargs, options.queue, options.priority)
+    request = NewJobRequest(definition, args, kwargs, *(placed or definition.placed(args, kwargs)))
     # unique_on without unique is for enqueue_unique().
     request.unique, request.unique_on, request.on_conflict = options.unique, options.unique_on, options.on_conflict
     request.tags = options.tags

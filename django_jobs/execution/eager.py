@@ -8,16 +8,18 @@ from weakref import WeakValueDictionary
 
 from django_jobs.conf import get_settings
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.values import Claim, Lane, State
+from django_jobs.core.values import Added, Claim, Lane, State
 from django_jobs.enqueueing import membership
 from django_jobs.enqueueing.request import EncodedJob
 from django_jobs.events.announce import announce_expired
 from django_jobs.exceptions import Discard, Retry, Snooze
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import follow_all
+from django_jobs.serialization.record import has_expired
 from django_jobs.stores import make_store
 from django_jobs.stores.ran_here import ran_here
 from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BATCH
 from django_jobs.workflows import engine
 from django_jobs.workflows.packing import Start
 
@@ -68,8 +70,11 @@ class EagerRun:
         self.store.close()
 
     def _next(self) -> Claim | None:
+        late: list[tuple[str, int]] = []
         for queue in self.store.queues():
-            due = self._new(queue, State.SCHEDULED)
+            later = self.store.get_many(queue, self._new(queue, State.SCHEDULED)[:MAX_BATCH])
+            late += [(queue, info.at) for info in later if has_expired(info, info.at)]
+            due = [info.id for info in later if not has_expired(info, info.at)]
             if due:
                 self.store.reschedule(queue, due, 1)
             if not due and not self._new(queue, State.QUEUED):
@@ -79,7 +84,20 @@ class EagerRun:
                 announce_expired(queue, claimed.expired, claimed.now)
                 if claimed.claims:
                     return claimed.claims[0]
-        return self._next() if follow_all(self.store, self.store.queues()) else None
+        goes_on = (late and self._expire(*late[0])) or follow_all(self.store, self.store.queues())
+        return self._next() if goes_on else None
+
+    def _expire(self, queue: str, at: int) -> bool:
+        """End the jobs that expire before this time, at which the first of them could have started.  Returns whether
+        there were any."""
+        options = self.store.options
+        self.store.options = replace(options, clock=lambda: at)
+        try:
+            expired, _ = self.store.expire(queue)
+        finally:
+            self.store.options = options
+        announce_expired(queue, expired, at)
+        return bool(expired)
 
     def _new(self, queue: str, state: State) -> list[str]:
         found, cursor = self.store.ids(queue, state)
@@ -112,8 +130,14 @@ def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[St
 
 
 def run(each: EncodedJob, add: Callable[[Store], bool]) -> None:
-    """Run one job now.  `add` puts it into a store, and says whether it did.  Its handle then shows how it stands."""
+    """Run one job now.  `add` puts it into a store, and says whether it did.  Its handle then shows how it stands.
+
+    A job with the caller's id that has run here is the first one, and does not run again."""
     batch, handle = each.request.batch, each.handle
+    if each.request.id is not None and (first := ran_here().find(handle.id)) is not None:
+        handle.added = Added.EXISTS
+        handle.show(first)
+        return
     here = EagerRun() if batch is None else run_of_batch(batch.id)
     try:
         if not add(here.store):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from django_jobs.enqueueing.decorator import job
 from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, JobHandle, find
 from django_jobs.enqueueing.methods import Calls
 from django_jobs.enqueueing.request import new_id, now_ms
+from django_jobs.outbox import Entry
 from django_jobs.serialization.record import decode
 from django_jobs.workflows.end_calls import told
 
@@ -28,8 +30,8 @@ class JobRow(models.Model):
     """The abstract base of a model with a row for each job.
 
     `row.enqueue(job, …)` enqueues a job for the row.  `state` is "queued" until the job has ended; then `state`,
-    `error`, `started_at` and `ended_at` are as `on_end` tells them.  If the job was not added at the commit, because an
-    equal unique job waits or it was cancelled before, `state` is "duplicate" or "cancelled"."""
+    `error`, `started_at` and `ended_at` are as `on_end` tells them.  If the job was not added, because an equal unique
+    job waits or it was cancelled before the commit, `state` is "duplicate" or "cancelled"."""
 
     job_id = models.CharField(_("job"), max_length=128, default="", blank=True, db_index=True, editable=False)
     state = models.CharField(_("state"), max_length=16, default="", blank=True, editable=False)
@@ -80,24 +82,42 @@ class JobRow(models.Model):
             note_end(told(info.state.value, decode(id, info.queue, info.record), info))
         elif handle.state in (DUPLICATE, State.CANCELLED) and self.job_id == id:
             self.state = str(handle.state)
-            rows = type(self)._base_manager.using(database).filter(job_id=id, ended_at=None)
-            rows.update(state=self.state)
+            _note_not_added(type(self), database, id, self.state)
 
 
 def note_end(end: dict[str, Any]) -> None:
     """Write the end of a job into its row, if it has one.  A later end of the same job stays."""
     began: datetime | None = end["started_at"]
     at = as_stored(end["ended_at"])
+    for model, database in _places(end.get("meta", {})):
+        rows = model._base_manager.using(database).filter(job_id=end["id"])
+        rows.filter(models.Q(ended_at=None) | models.Q(ended_at__lte=at)).update(
+            state=end["state"],
+            error=end["error"] or "",
+            started_at=None if began is None else as_stored(began),
+            ended_at=at,
+        )
+
+
+def note_duplicates(entries: Sequence[Entry]) -> None:
+    """Write into their rows that these jobs, which a worker has found in the outbox, were not added.  Raises
+    DatabaseError; a transaction that is open goes on."""
+    for entry in entries:
+        assert entry.new is not None
+        for model, database in _places(decode(entry.key, entry.queue, entry.new.record).meta or {}):
+            with transaction.atomic(using=database):
+                _note_not_added(model, database, entry.key, DUPLICATE)
+
+
+def _note_not_added(model: type[JobRow], database: str, id: str, state: str) -> None:
+    model._base_manager.using(database).filter(job_id=id, ended_at=None).update(state=state)
+
+
+def _places(meta: Mapping[str, Any]) -> Iterator[tuple[type[JobRow], str]]:
+    """Yield each model of such rows, and the database in which a job with this `meta` has its row."""
     for model in apps.get_models():
         if issubclass(model, JobRow):
-            database = end.get("meta", {}).get(_at(model)) or router.db_for_write(model)
-            rows = model._base_manager.using(database).filter(job_id=end["id"])
-            rows.filter(models.Q(ended_at=None) | models.Q(ended_at__lte=at)).update(
-                state=end["state"],
-                error=end["error"] or "",
-                started_at=None if began is None else as_stored(began),
-                ended_at=at,
-            )
+            yield model, meta.get(_at(model)) or router.db_for_write(model)
 
 
 def _at(model: type[models.Model]) -> str:

@@ -226,18 +226,19 @@ def edit_and_revive(
     """Queue a job now with other arguments, given as for `edit`.
 
     Raises InvalidArguments if the function cannot be called with them, PayloadError, JobNotFound if the job is gone
-    or in a state that cannot be revived, JobMoved without `start_again` if it is delivered at most once and may have
-    been started, DuplicateJob if another job holds their unique key, CorruptRecord, UnknownJob."""
+    or in a state that cannot be revived, JobMoved if somebody else edits or revives it at the same moment, or without
+    `start_again` if it is delivered at most once and may have been started, DuplicateJob if another job holds their
+    unique key, CorruptRecord, UnknownJob."""
     store = get_store()
     info = store.find([queue], id)
     if info is None or info.state not in VERBS["revive"]:
         raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
     record = edited.record_with(decode(id, info.queue, info.record), [list(args), dict(kwargs)])
-    if not store.revive(info.queue, [id], record=record, start_again=start_again):
+    if not store.revive(info.queue, [id], record=record, was=info.record, at=info.at, start_again=start_again):
         if may_have_started(info) and not start_again:
             raise JobMoved(f"Job {id!r} is delivered at most once and may have been started. Find out what it did.")
         check_key(info.queue, id, record or info.record)
-        raise JobNotFound(f"Job {id!r} in queue {queue!r} has changed its state in the meantime.")
+        raise JobMoved(f"Job {id!r} in queue {queue!r} was changed by somebody else in the meantime. Look at it again.")
 
 
 def revive_as_seen(info: JobInfo, *, start_again: bool = False) -> bool:

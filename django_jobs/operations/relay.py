@@ -7,12 +7,13 @@ no entry that is older is sent, unless somebody decides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.models import Q
 from django.db.models.functions import Length
 from django.utils import timezone
@@ -21,7 +22,7 @@ from django_jobs.conf import Settings, get_settings
 from django_jobs.core import registry
 from django_jobs.enqueueing.batching import Away, Batcher, Refused, needed_by, servers_of
 from django_jobs.enqueueing.commits import PASSING
-from django_jobs.enqueueing.handle import DEFERRED, JobHandle
+from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, JobHandle
 from django_jobs.enqueueing.request import EncodedJob, NewJobRequest, now_ms, sent_later
 from django_jobs.enqueueing.sending import settings_of
 from django_jobs.exceptions import DuplicateJob, JobsError, QueueFull, StoreFull, StoreUnavailable
@@ -33,6 +34,8 @@ from django_jobs.stores import get_store
 from django_jobs.stores.values.sizes import in_batches
 from django_jobs.workflows import batch as batches
 from django_jobs.workflows import sending as workflows
+
+logger = logging.getLogger("django_jobs.worker")
 
 #: Errors after which no entry of the same server can be sent.
 _OF_THE_STORE = (StoreUnavailable, StoreFull)
@@ -48,15 +51,16 @@ SLICE = 5.0
 _unfinished: _Pass | None = None
 
 
-def relay() -> int:
+def relay(duplicates: Callable[[Sequence[Entry]], None] | None = None) -> int:
     """Send entries of the outbox for at most SLICE seconds, the oldest first.  Returns how many are done; call it again
     soon while that is not 0.
 
+    `duplicates` is called with entries of jobs that are not added, because an equal job waits, before it removes them.
     Raises StoreError if nothing is done because the store, or a node of a Cluster, is away, and DatabaseError."""
     global _unfinished
     settings = get_settings()
     work = _unfinished if _unfinished is not None and _unfinished.settings is settings else _Pass(settings)
-    _unfinished, work.done, work.until = None, 0, monotonic() + SLICE
+    _unfinished, work.done, work.until, work.duplicates = None, 0, monotonic() + SLICE, duplicates
     while work.page() and monotonic() < work.until:
         pass
     _unfinished = None if work.is_over else work
@@ -71,6 +75,7 @@ class _Pass:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.until, self.done, self.is_over = settings, 0.0, 0, False
+        self.duplicates: Callable[[Sequence[Entry]], None] | None = None
         #: the row that was read last.
         self._after = 0
         #: the queues of the settings and of the entries; those that have no room, or are damaged, and the error: their
@@ -185,6 +190,13 @@ class _Pass:
                     batcher.add(each)
                     batcher.send_rest()
         self.away |= {needed_by(some): error for some, error in refused if isinstance(error, StoreFull)}
+        equal = [entry for (_, entry), (_, each) in zip(jobs, sent, strict=True) if each.handle.state == DUPLICATE]
+        if equal and self.duplicates is not None:
+            try:
+                self.duplicates(equal)
+            except DatabaseError as error:  # of another database: these are sent again, and change nothing then
+                logger.warning("Entries of the outbox that are duplicates wait for a database: %s", error)
+                sent = [(row, each) for row, each in sent if each.handle.state != DUPLICATE]
         why = {id(each.handle): error for some, error in refused for each in some}
         for row, ready in sent:
             self._settle(row, why.get(id(ready.handle)), done)

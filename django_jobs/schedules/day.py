@@ -128,7 +128,7 @@ def _times(
         return Day(entry, problem=str(error)), set()
     is_on = entry.enabled and paused is None
     times = [at + jitter_ms(entry.id, at, entry.jitter) for at in map(to_ms, after[:SHOWN])] if is_on else []
-    queues = {last.queue, entry.queue or registry.get(entry.job).queue} - {""}
+    queues = {last.queue, entry.queue or registry.get(entry.job).placed(entry.args, entry.kwargs)[0]} - {""}
     day = Day(entry, runs[-SHOWN:], times, len(runs) > SHOWN, is_on and len(after) > SHOWN, "", paused is not None)
     return day, queues
 

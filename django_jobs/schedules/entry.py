@@ -111,10 +111,14 @@ def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
 
 
 def _check_call(entry: ScheduleEntry) -> None:
+    # Pages show these texts, and arguments may be sensitive: neither quotes a value.
     if isinstance(entry.args, str) or not isinstance(entry.args, Sequence):
-        raise InvalidSchedule(f"args is {entry.args!r}. Write a list of positional arguments.", "args")
-    if not isinstance(entry.kwargs, Mapping) or not all(isinstance(key, str) for key in entry.kwargs):
-        raise InvalidSchedule(f"kwargs is {entry.kwargs!r}. Write a dictionary of keyword arguments.", "kwargs")
+        raise InvalidSchedule(f"args is of type {_type(entry.args)}. Write a list of positional arguments.", "args")
+    if not isinstance(entry.kwargs, Mapping):
+        message = f"kwargs is of type {_type(entry.kwargs)}. Write a dictionary of keyword arguments."
+        raise InvalidSchedule(message, "kwargs")
+    if wrong := [_type(key) for key in entry.kwargs if not isinstance(key, str)]:
+        raise InvalidSchedule(f"kwargs has a key of type {wrong[0]}. Write the names of parameters.", "kwargs")
     try:
         definition = registry.get(entry.job)
     except JobsError as error:
@@ -124,3 +128,7 @@ def _check_call(entry: ScheduleEntry) -> None:
         arguments.dump(list(entry.args), dict(entry.kwargs))
     except JobsError as error:
         raise InvalidSchedule(str(error), "kwargs" if entry.kwargs and not entry.args else "args") from error
+
+
+def _type(value: object) -> str:
+    return type(value).__name__

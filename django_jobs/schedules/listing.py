@@ -70,7 +70,7 @@ def last_run(entry: ScheduleEntry) -> datetime | None:
 def queue_of(entry: ScheduleEntry) -> str:
     """Return the queue of its jobs.  Raises InvalidSchedule or UnknownJob."""
     check_entry(entry)
-    return entry.queue or registry.get(entry.job).queue
+    return entry.queue or registry.get(entry.job).placed(entry.args, entry.kwargs)[0]
 
 
 def run_now(entry: ScheduleEntry, *, job_id: str | None = None, on_commit: bool | None = None) -> JobHandle:

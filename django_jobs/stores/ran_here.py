@@ -27,7 +27,6 @@ class RanHere:
 
     def begin(self, id: str, store: Store) -> None:
         """The job is in this temporary store."""
-        self._jobs.pop(id, None)  # an id of the caller's may come again
         self._stores[id] = store
 
     def keep(self, id: str, store: Store) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.contrib.admin.options import ModelAdmin
 from django.db.models import QuerySet, Value
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -27,6 +25,7 @@ from django_jobs.admin.models.archive_list import (
     first,
     searched,
 )
+from django_jobs.admin.models.looked_at import LookedAtAdmin, readable
 from django_jobs.archive import info_of
 from django_jobs.archive.values import text as as_text
 from django_jobs.browse import Match
@@ -37,31 +36,6 @@ from django_jobs.operations.archived import rows_of, unchosen
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import tags_of
-
-#: Columns that have arguments, or quote them.
-CLOSED = frozenset({"record", "result", "log", "error", "data"})
-
-
-class LookedAtAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """Rows that nobody adds or changes here, with arguments for those who may see them."""
-
-    list_per_page = 50
-    show_full_result_count = False
-    of_arguments: ClassVar[tuple[str, ...]] = ("shown_arguments",)
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        left_out = () if may(request, ARGUMENTS) else self.of_arguments
-        return [name for name in super().get_fields(request, obj) if name not in left_out]
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """An address may not filter by a column that is hidden: whoever can try values finds out what it has."""
-        return lookup.partition("__")[0] not in CLOSED and super().lookup_allowed(lookup, value, request)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 class ArchivedJobAdmin(LookedAtAdmin):
@@ -157,8 +131,3 @@ class ArchivedJobAdmin(LookedAtAdmin):
 def shown(row: ArchivedJob) -> JobInfo:
     """Return the job as the reader of this row may see it."""
     return masked(info_of(row), arguments=not getattr(row, "hides_arguments", False))
-
-
-def readable(value: object) -> str:
-    """Return JSON as text; the admin escapes it."""
-    return json.dumps(value, ensure_ascii=False, indent=1, default=str)

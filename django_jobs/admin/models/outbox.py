@@ -15,8 +15,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.permissions import VERBS, VIEW, may
-from django_jobs.admin.models.archive import LookedAtAdmin, readable
 from django_jobs.admin.models.archive_list import QueueFilter, TypeFilter
+from django_jobs.admin.models.looked_at import LookedAtAdmin, readable
 from django_jobs.conf import get_settings
 from django_jobs.formatting import number
 from django_jobs.models import OutboxEntry, audit

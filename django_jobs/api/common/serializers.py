@@ -19,6 +19,7 @@ from django_jobs.remote.data import plain
 from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
+from django_jobs.stores.ran_here import ran_here
 
 #: Arguments, results and what may quote them, such as error texts.
 PRIVATE = ("args", "kwargs", "data", "meta", "result", "result_missing", "error", "log", "checkin", "raw", "corrupt")
@@ -70,7 +71,7 @@ def look(
 
     if queue is None and name is not None:
         queue = queue_of(name)
-    info = store.get(queue, id) if queue is not None else None
+    info = ran_here().find(id) or (store.get(queue, id) if queue is not None else None)
     if not is_meant(info):
         # Its type may have been moved to another queue since, and its queue may have left the settings.
         queues = browse.queue_names()

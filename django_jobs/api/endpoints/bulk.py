@@ -36,6 +36,7 @@ from django_jobs.remote import known, look_for
 from django_jobs.serialization.arguments import canonical
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
+from django_jobs.stores.ran_here import ran_here
 
 # These endpoints use the router of the other methods of their URLs: one URL needs one router.
 __all__ = ["router"]
@@ -129,6 +130,8 @@ def submitted(principal: Principal, new: Mapping[int, NewJobRequest], digests: M
             answers[place] = handle
         elif handle.added is Added.ADDED:
             answers[place] = 201, accepted(each, handle, principal)
+        elif handle.added is Added.EXISTS and (info := ran_here().find(handle.id)) is not None:
+            answers[place] = as_same(info, each.name, digests[place], principal)
         elif handle.added is Added.EXISTS:
             exist[place] = handle
         else:

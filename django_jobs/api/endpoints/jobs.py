@@ -41,6 +41,7 @@ from django_jobs.operations import diagnosis
 from django_jobs.serialization.arguments import canonical, load
 from django_jobs.serialization.record import decode, encode, name_of
 from django_jobs.stores import get_store
+from django_jobs.stores.ran_here import ran_here
 from django_jobs.stores.values.lists import Span
 
 router = Router(tags=["jobs"])
@@ -80,7 +81,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.PutJob) ->
         return JsonResponse(accepted(new, handle, principal), status=201)
     if handle.added is not Added.EXISTS:
         raise equal_waits(name, handle)
-    info = get_store().find([handle.queue], id)
+    info = ran_here().find(id) or get_store().find([handle.queue], id)
     if info is None:
         return JsonResponse(remembered(new, handle, principal))
     check_same(info, name, digest)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from django.utils.module_loading import import_string
 
 from django_jobs.compat.celery import canvas
-from django_jobs.compat.celery.calls import ERRBACKS, limit_of, priority_of, takes_error
+from django_jobs.compat.celery.calls import ERRBACKS, limit_of, priority_of, seconds, takes_error
 from django_jobs.compat.celery.conf import Conf, conf
 from django_jobs.compat.celery.exceptions import ChordError, Reject, Unsupported
 from django_jobs.compat.celery.missing import TASK_OPTIONS
@@ -231,6 +231,8 @@ def _job_options(task: Task) -> dict[str, Any]:
     own = {"queue": getattr(task.queue, "name", task.queue)} if task.queue else {}
     if task.priority is not None:
         own["priority"] = priority_of(task.name, task.priority)
+    if after := seconds(task.expires):
+        own["expires_in"] = after
     return {
         **own,
         "max_attempts": MOST_ATTEMPTS,

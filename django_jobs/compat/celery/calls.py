@@ -91,24 +91,20 @@ def request_of(
         id = new_id(now_ms())  # the receivers learn it
     given = {**headers, "id": id, "task": task.name, "eta": chosen.get("eta"), "expires": chosen.get("expires")}
     told = dict(given)
-    queue = queue_of(chosen)
     before_task_publish.send(
-        task.name, body=(args, kwargs, {}), exchange="", routing_key=queue, headers=told, properties={}, declare=[],
-        retry_policy=None,
+        task.name, body=(args, kwargs, {}), exchange="", routing_key=queue_of(chosen), headers=told, properties={},
+        declare=[], retry_policy=None,
     )  # fmt: skip
     headers |= {name: value for name, value in told.items() if name not in given or name in headers}
 
-    request = request_for(task.definition, args, kwargs)
+    request = request_for(task.definition, args, kwargs, place_of(task, chosen))
     request.id = id
-    if queue is not None:
-        request.queue = queue
-    request.priority = priority_of(task.name, chosen.get("priority"))
     if "countdown" in chosen:
         request.run_in = delay_ms(chosen["countdown"])
     elif "eta" in chosen:
         request.run_at = moment(_aware(chosen["eta"]), "eta")
     if "expires" in chosen:
-        after = _seconds(chosen["expires"])
+        after = seconds(chosen["expires"])
         if is_later and after is not None:
             request.expires_in = max(0, round(after * 1000) - (request.run_in or 0))
         else:
@@ -186,6 +182,11 @@ def queue_of(chosen: Mapping[str, Any]) -> Any:
     return getattr(queue, "name", queue)
 
 
+def place_of(task: Any, chosen: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the queue and the priority of a call."""
+    return queue_of(chosen) or task.definition.queue, priority_of(task.name, chosen.get("priority"))
+
+
 def priority_of(name: str, priority: int | None) -> int:
     """Return Celery's priority as ours, where the highest is served first."""
     asked = conf.task_default_priority if priority is None else priority
@@ -203,11 +204,11 @@ def _aware(when: Any) -> Any:
 
 
 def _expiry(expires: Any) -> Any:
-    after = _seconds(expires)
+    after = seconds(expires)
     return _aware(expires) if after is None else datetime.now(UTC) + timedelta(seconds=after)
 
 
-def _seconds(expires: Any) -> float | None:
+def seconds(expires: Any) -> float | None:
     """Return the time in seconds; None if it is a moment."""
     if isinstance(expires, timedelta):
         return expires.total_seconds()

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_jobs.compat.celery.app import send_task, shared_task
-from django_jobs.compat.celery.calls import chosen_for, priority_of, queue_of
+from django_jobs.compat.celery.calls import chosen_for, priority_of, queue_of, seconds
 from django_jobs.compat.celery.conf import conf
 from django_jobs.compat.celery.exceptions import Unsupported
 from django_jobs.compat.celery.missing import NAMES, refuse
@@ -111,11 +111,10 @@ def _entry(key: str, options: dict[str, Any]) -> ScheduleEntry:
 
 def _fields(task: str, call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a call as fields of an entry."""
-    expires = call.get("expires")
     return {
         "queue": queue_of(call) or "",
         "priority": priority_of(task, call.get("priority")) or None,
-        "expires_in": expires.total_seconds() if isinstance(expires, timedelta) else expires,
+        "expires_in": seconds(call.get("expires")),
     }
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, NoReturn
 from uuid import uuid4
 
-from django_jobs.compat.celery.calls import check_call, check_errback, takes_error
+from django_jobs.compat.celery.calls import check_call, check_errback, chosen_for, place_of, takes_error
 from django_jobs.compat.celery.canvas import Signature, chunks, listed
 from django_jobs.compat.celery.conf import conf
 from django_jobs.compat.celery.exceptions import (
@@ -263,6 +263,10 @@ class TaskDefinition(JobFunction[..., ..., Any, Any]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.task(*args, **kwargs)
+
+    def placed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, int]:
+        """Return what the decorator, the routes and the default queue say, as for `delay`."""
+        return place_of(self.task, chosen_for(self.task, self.name, args, kwargs, {}))
 
 
 def _body(task: Task) -> Any:

@@ -47,6 +47,7 @@ class Operating(Adding, Positions):
         ids: Sequence[str],
         *,
         record: bytes | None = None,
+        was: bytes = b"",
         at: int | None = None,
         start_again: bool = True,
     ) -> list[str]:
@@ -58,14 +59,15 @@ class Operating(Adding, Positions):
         record is replaced in the same step (a person edited the arguments); a unique key that the new record lacks is
         freed.  The lock is taken if it is free, except a lock for a period.  A job that was killed while it ran is
         blocked until that attempt has ended.  With `at` (ms, one id only), the job moves only if `JobInfo.at` still
-        has that value, so that a repeated call does not revive the job after a later end.  With
+        has that value, so that a repeated call does not revive the job after a later end.  With `was` (one id only), it
+        moves only if that is still its record: somebody else may have edited it.  With
         `start_again` False, a dead or cancelled job that is delivered at most once stays: it may have been started.
-        Returns the ids that moved, also of jobs that `kill` would find elsewhere.  Raises ValueError for `record` or
-        `at` with more or fewer ids than one."""
-        if (record is not None or at is not None) and len(ids) != 1:
+        Returns the ids that moved, also of jobs that `kill` would find elsewhere.  Raises ValueError for `record`,
+        `was` or `at` with more or fewer ids than one."""
+        if (record is not None or was or at is not None) and len(ids) != 1:
             raise ValueError(f"A new record or a time goes with one job, not {len(ids)}.")
         seen, again = "" if at is None else at, "again" if start_again else ""
-        return self._wherever("revive", queue, ids, record or b"", seen, again)
+        return self._wherever("revive", queue, ids, record or b"", seen, again, was)
 
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
         """scheduled, queued, retry, blocked: replace the record `was` where the job waits; its turn and its time stay.

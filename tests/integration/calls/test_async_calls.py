@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from math import inf
@@ -114,6 +115,13 @@ def closed_port() -> Store:
     return away
 
 
+class NotToBeCopied(Exception):
+    """Made from other arguments than it keeps."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
 class TestManyAtOnce:
     def test_they_share_calls_of_the_store_and_each_has_its_handle(self, store: Store) -> None:
         asyncio.run(receipt.aenqueue(1))
@@ -196,7 +204,7 @@ class TestErrors:
         use_store(store)
         assert asyncio.run(receipt.aenqueue(1)).state == "queued"
 
-    @pytest.mark.parametrize("error", [StoreFull("no room"), MemoryError("no memory")])
+    @pytest.mark.parametrize("error", [StoreFull("no room"), MemoryError("no memory"), NotToBeCopied(1, 2)])
     def test_whatever_goes_wrong_is_told_and_others_are_served_later(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
     ) -> None:
@@ -207,6 +215,10 @@ class TestErrors:
             broken.setattr(store, "enqueue", fail)
             answers = all_of([receipt.aenqueue(number) for number in range(3)])
         assert [type(each) for each in answers] == [type(error)] * 3
+        if not isinstance(error, NotToBeCopied):
+            assert len({id(each) for each in answers}) == 3
+            frames = [[frame.name for frame in traceback.extract_tb(each.__traceback__)] for each in answers]
+            assert [names.count("asubmit") for names in frames] == [1] * 3
         assert asyncio.run(receipt.aenqueue(1)).state == "queued"
 
 

@@ -201,6 +201,19 @@ def test_a_job_that_has_expired_is_told_to_its_receivers_and_to_its_batch() -> N
     assert (made.handle.state, ran) == ("stopped", ["expired", "on_complete"])
 
 
+def test_a_job_that_could_start_only_when_it_has_expired_does_not_run() -> None:
+    now = timezone.now()
+    soon = note.using(expires_at=now + timedelta(hours=1))
+    alone = soon.using(on_end=tell).enqueue_in(7200, "late")
+    with batch() as made:
+        late, *rest = soon.enqueue_in(7200, "late"), soon.enqueue_in(1800, "first"), soon.enqueue("second")
+    chained = chain(note.s("third"), soon.using(run_at=now + timedelta(hours=2)).s("late")).enqueue()
+    assert (alone.state, late.state, made.handle.state) == ("expired", "expired", "stopped")
+    assert [each.state for each in rest] == ["succeeded"] * 2
+    assert [step.state for step in chained.steps] == ["succeeded", "expired"]
+    assert ran == ["expired", "first", "second", "on_complete", "third"]
+
+
 def test_a_job_that_asks_for_another_attempt_at_once_waits_for_it() -> None:
     handle = note.enqueue("retries")
     assert (handle.state, ran) == ("retry", ["retries"])

@@ -85,6 +85,24 @@ def test_an_id_that_comes_again_is_the_newest_job() -> None:
         assert (seen, get_job("order-7").state) == (["running"], "succeeded")
 
 
+def test_an_id_of_the_callers_is_one_job_also_in_a_transaction_and_in_a_batch() -> None:
+    order = look.using(job_id="order-7")
+    first = order.enqueue("itself")
+    with transaction.atomic():
+        waiting = order.enqueue("dies")
+    with Batch("all") as batch:
+        member = order.enqueue("dies")
+    (one_of_many,) = order.enqueue_many([("dies",)])
+    assert (seen, order.enqueue("dies"), async_to_sync(order.aenqueue)("dies")) == (["running"], first, first)
+    for again in (waiting, member, one_of_many, order.enqueue("dies")):
+        assert (again.id, again.state, again.result) == ("order-7", "succeeded", "itself")
+    assert batch.handle.counts["live"] == 0
+
+
+def test_an_id_of_a_job_that_failed_is_not_used_again() -> None:
+    assert [look.using(job_id="order-7").enqueue(what).state for what in ("dies", "one")] == ["dead"] * 2
+
+
 def test_a_workflow_is_found_and_so_are_the_jobs_of_its_steps() -> None:
     id = chain(look.s("one"), look.s("two")).enqueue().id
     gc.collect()

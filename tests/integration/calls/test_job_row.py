@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.db import connection, transaction
+from django.test import override_settings
 
-from django_jobs import InvalidArguments, UnknownJob, job
+from django_jobs import InvalidArguments, StoreUnavailable, UnknownJob, job
+from django_jobs.conf import raw_setting
 from django_jobs.core import registry
+from django_jobs.enqueueing import commits
 from django_jobs.models import JobRow
 from django_jobs.models.job_row import NOTE_END, note_end
+from django_jobs.operations import relay
+from django_jobs.stores.redis import Store
 from django_jobs.testing import Jobs
+from django_jobs.worker.maintenance.agenda import send_kept
 
 TOLD: list[str] = []
 
@@ -106,6 +112,37 @@ def test_a_row_whose_job_was_not_added_says_so(jobs: Jobs, report: Any) -> None:
     assert sorted(report.objects.values_list("state", flat=True)) == ["cancelled", "duplicate", "succeeded"]
 
 
+@pytest.mark.parametrize("policy", ["skip", "replace", "raise"])
+def test_a_row_whose_job_a_worker_has_found_to_be_a_duplicate_says_so(
+    policy: str, jobs: Jobs, report: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, equal, other, unequal = report(), report(), report(), report()
+    unique = export.using(unique="queued", on_conflict=policy)
+    first.enqueue(unique, 7)
+    monkeypatch.setattr(relay, "SPARE", 0.0)
+    with override_settings(DJANGO_JOBS={**raw_setting(), "OUTBOX": True}):
+        with monkeypatch.context() as away, transaction.atomic():
+            away.setattr(Store, "reserve", away_from_here)
+            away.setattr(commits, "_away_until", {})
+            for row, rows in ((equal, 7), (other, 7), (unequal, 8)):
+                row.enqueue(unique, rows)
+        assert [each.state for each in (equal, other, unequal)] == ["queued"] * 3
+        with connection.schema_editor() as editor:
+            editor.alter_db_table(report, report._meta.db_table, "moved")
+        assert send_kept()() == 1  # the others wait until the rows can be written
+        with connection.schema_editor() as editor:
+            editor.alter_db_table(report, "moved", report._meta.db_table)
+        assert send_kept()() == 2
+        assert [each.state for each in report.objects.order_by("pk")] == ["queued", "duplicate", "duplicate", "queued"]
+        jobs.run_all()
+    states = [(each.state, each.ended_at is None) for each in report.objects.order_by("pk")]
+    assert states == [("succeeded", False), ("duplicate", True), ("duplicate", True), ("succeeded", False)]
+
+
+def away_from_here(*_: Any, **__: Any) -> Any:
+    raise StoreUnavailable("Nobody listens.")
+
+
 def test_a_row_that_was_enqueued_again_shows_the_later_job(jobs: Jobs, report: Any) -> None:
     row = report()
     with transaction.atomic():
@@ -166,7 +203,10 @@ from unittest.mock import patch
 from django.apps import apps
 from django.db import connections, transaction
 from django_jobs.models import JobRow
+from django_jobs.operations import relay
+from django_jobs.stores.redis import Store
 from django_jobs.testing import Jobs
+from django_jobs.worker.maintenance.agenda import send_kept
 from tests.integration.calls.test_job_row import export
 
 class Report(JobRow):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.test import override_settings
 
-from django_jobs import get_job, schedules
+from django_jobs import enqueue, get_job, schedules
 from django_jobs.compat import celery
 from django_jobs.compat.celery import (
     AsyncResult,
@@ -676,6 +677,24 @@ def test_a_task_that_is_enqueued_as_a_job_has_the_queue_of_its_decorator(jobs: J
         schedules.run_now(entry)
         found = [(each.queue, each.priority) for each in jobs.enqueued()]
     assert found == [("mail", -5)] * 2
+
+
+def test_a_task_that_is_enqueued_by_name_is_placed_and_expires_as_a_call_of_it(jobs: Jobs) -> None:
+    def router(name: str, args: Any, kwargs: Any, options: Any, task: Any = None) -> Any:
+        return "slow" if list(args) == [[7]] else None
+
+    with override_settings(DJANGO_JOBS=QUEUES, CELERY_TASK_ROUTES=[router, {"layer.add": {"queue": "mail"}}]):
+        entry = ScheduleEntry("db:1", "layer.total", "@every 30s", args=[[7]], source="database")
+        by_name = [enqueue("layer.total", [7]), enqueue("layer.total", [8]), enqueue("layer.add", 1, 2)]
+        assert [each.queue for each in by_name] == ["slow", "default", "mail"]
+        assert (schedules.run_now(entry).queue, schedules.queue_of(entry)) == ("slow", "slow")
+        job = total.definition
+        assert (job.enqueue([7]).queue, job.using(queue="mail").enqueue([7]).queue) == ("slow", "mail")
+        expiring = replace(entry, job="layer.mailed", args=())
+        late = [enqueue("layer.mailed"), mailed.definition.enqueue(), schedules.run_now(expiring)]
+        jobs.travel(61)
+        jobs.run_all()
+        assert [each.refresh().state for each in late] == ["expired"] * 3
 
 
 @pytest.mark.parametrize("when", [schedule(0.5), schedule(90.5), crontab(day_of_month=1, day_of_week=1)])

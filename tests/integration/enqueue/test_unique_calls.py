@@ -74,6 +74,11 @@ class TestUnique:
         assert [handle.id for handle in (*many, again)] == [first.id, many[1].id, first.id, many[1].id, first.id]
         assert again.state == "duplicate"
 
+    def test_the_handle_of_a_duplicate_cancels_the_job_that_has_the_key(self, jobs: Jobs) -> None:
+        first, again = unique.enqueue(1), unique.enqueue(1)
+        assert again.cancel()
+        assert first.refresh().state == "cancelled"
+
     def test_on_conflict_raise_raises(self, jobs: Jobs) -> None:
         strict.enqueue(1)
         with pytest.raises(DuplicateJob, match=r"An equal sample\.strict job already waits in queue 'default'"):

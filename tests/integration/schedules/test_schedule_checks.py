@@ -43,11 +43,12 @@ def test_a_good_entry_is_accepted():
         ({"jitter": -1}, "jitter is -1"),
         ({"jitter": True}, "jitter is True"),
         ({"enabled": "yes"}, "enabled is 'yes'"),
-        ({"args": "Ada"}, "args is 'Ada'. Write a list"),
+        ({"args": "Ada"}, "args is of type str. Write a list"),
         ({"args": []}, "missing a required argument"),
         ({"kwargs": {"loud": True}}, "cannot be called like this"),
         ({"args": [object()]}, "object"),
-        ({"kwargs": ["times"]}, "kwargs is ['times']"),
+        ({"kwargs": ["times"]}, "kwargs is of type list"),
+        ({"kwargs": {7: 1}}, "kwargs has a key of type int"),
         ({"time_zone": "UTC"}, "unknown key 'time_zone'"),
     ],
 )
@@ -56,3 +57,23 @@ def test_a_bad_entry_is_named_with_the_remedy(entry, said):
     assert len(found) == 1
     assert said in found[0]
     assert "SCHEDULES" in found[0]
+
+
+SECRET = "4111-1111"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"args": SECRET},
+        {"kwargs": [SECRET]},
+        {"args": [SECRET] * 3},
+        {"args": [{SECRET}]},
+        {"args": [f"{SECRET} \ud800"]},
+    ],
+)
+def test_what_is_said_of_a_bad_call_quotes_no_argument(entry):
+    """Pages show it to people who may not see arguments."""
+    found = problems(**entry)
+    assert len(found) == 1
+    assert SECRET not in found[0]

@@ -15,7 +15,7 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
 from django_jobs.enqueueing.submit import enqueue_by_name
-from django_jobs.exceptions import DuplicateJob, InvalidArguments, JobNotFound, PayloadError
+from django_jobs.exceptions import DuplicateJob, InvalidArguments, JobMoved, JobNotFound, PayloadError
 from django_jobs.serialization.payloads import HIDDEN
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
@@ -112,6 +112,46 @@ def test_the_keys_follow_too_when_an_edited_job_is_run_again(
     assert controls(console_store, id).limit_key == "tests.bill:2"
     assert enqueue_by_name("tests.bill", [2], {}).added == "duplicate"
     assert enqueue_by_name("tests.bill", [1], {}).added == "added"
+
+
+SAVED: dict[str, Callable[[str], Any]] = {
+    "edited": lambda id: operations.edit("default", id, [2], {}),
+    "moved to another time": lambda id: operations.act("reschedule", "default", [id], run_at=4_000_000_000_000),
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "meanwhile"), [("scheduled", "edited"), ("blocked", "edited"), ("scheduled", "moved to another time")]
+)
+def test_what_somebody_else_changes_at_the_same_moment_is_not_overwritten(
+    console_store: Store, keyed: Callable[..., JobDefinition], state: str, meanwhile: str
+) -> None:
+    others: list[Callable[[], Any]] = []
+
+    def key(account_id: int, amount: int = 1) -> int:
+        """Computed when the job has been read, before the new arguments are saved."""
+        if others:
+            others.pop()()
+        return account_id
+
+    keyed(max_concurrency=1, concurrency_key=key)
+    id = enqueue_by_name("tests.bill", [1], {}).id
+    if state == "blocked":
+        operations.pause("default", name="tests.bill")
+        assert console_store.claim("default", "worker", 1, lease=30_000).claims == []
+    else:
+        operations.act("reschedule", "default", [id], run_at=3_900_000_000_000)
+    others.append(lambda: SAVED[meanwhile](id))
+    with pytest.raises(JobMoved, match="by somebody else"):
+        operations.edit_and_revive("default", id, [3], {})
+    info = console_store.get("default", id)
+    assert info is not None
+    assert info.state == state
+    assert decode(id, "default", info.record).args == (b"[[2],{}]" if meanwhile == "edited" else b"[[1],{}]")
+    operations.edit_and_revive("default", id, [3], {})
+    saved = console_store.get("default", id)
+    assert saved is not None
+    assert decode(id, "default", saved.record).args == b"[[3],{}]"
 
 
 def command(*words: str) -> str:

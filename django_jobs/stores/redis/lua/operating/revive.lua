@@ -3,7 +3,8 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 new record ("" = unchanged)
 --       5 the time (ms) that the job must have in its place ("" = any)
---       6 "again": also jobs that are delivered at most once and may have been started   then the ids
+--       6 "again": also jobs that are delivered at most once and may have been started
+--       7 the record that the job must have ("" = any)   then the ids
 -- Returns the ids that moved.
 --! answers lines
 --! use record places endings log locker notes
@@ -11,6 +12,7 @@
 local new_record = ARGV[4]
 local expected = tonumber(ARGV[5])
 local start_again = ARGV[6] == 'again'
+local seen_record = ARGV[7]
 local moved = {}
 
 -- Is the job in its place with the time that the caller saw?
@@ -41,9 +43,10 @@ local function is_taken(id, ended, was, is)
     return holder and holder ~= id
 end
 
-for i = 7, #ARGV do
+for i = 8, #ARGV do
     local id = ARGV[i]
     local record = redis.call('HGET', jobs, id)
+    record = (seen_record == '' or seen_record == record) and record
     local ended = record and redis.call('HEXISTS', claims, id) == 0 and ended_state(id)
     local was, controls = controls_of(record), controls_of(new_record ~= '' and new_record or record)
     if record and ended ~= 'succeeded' and not redis.call('ZSCORE', queued, id) and not redis.call('ZSCORE', alone, id)
