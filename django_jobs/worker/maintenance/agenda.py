@@ -70,7 +70,9 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[ExtraTask]:
         RepeatedTask(bulk_batch, BULK),
         RepeatedTask(search_batch, SEARCH),
         RepeatedTask(snapshot, SNAPSHOT),
-        RepeatedTask(lambda: workflows(store, list(queues())), WORKFLOWS),
+        # In all queues, also in those that have no workers, or have left the settings: people end jobs there, too, and
+        # jobs may be on their way from there to other queues.
+        RepeatedTask(lambda: workflows(store, store.queues()), WORKFLOWS),
         RepeatedTask(store.forget_identities, IDENTITIES),
         RepeatedTask(EvictionWatch(store).tick, EVICTION),
         RepeatedTask(releases.noting(release()), RELEASE),
