@@ -49,10 +49,11 @@ class RetryIn(NamedTuple):
 
 class SnoozeFor(NamedTuple):
     """Run again in `delay` ms, not counted as an attempt.  `pauses`: the reason to pause its type until a person
-    resumes it; "" = none."""
+    resumes it; "" = none.  `begun`: False if the job has not begun, so that it can still expire."""
 
     delay: int
     pauses: str = ""
+    begun: bool = True
 
 
 class Parked(NamedTuple):

@@ -345,6 +345,8 @@ class Ended(NamedTuple):
     record: bytes = b""
     #: of "retry": the queue in which the job is retried; "" = the same.
     queue: str = ""
+    #: of "snooze": False if the job has not begun, so that it can still expire.
+    begun: bool = True
 
     @property
     def failures(self) -> int:

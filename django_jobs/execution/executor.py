@@ -127,7 +127,7 @@ class Executor:
             return Attempted(claim, Refiled(record), job.name, controls=job.controls)
         if job.controls.at_most_once and not replicas.may_start(store, claim):
             said = "The claim has not reached as many replicas as MIN_REPLICAS asks for. The job has not started."
-            return Attempted(claim, SnoozeFor(replicas.AGAIN), job.name, error=said)
+            return Attempted(claim, SnoozeFor(replicas.AGAIN, begun=False), job.name, error=said)
         if begins is not None:
             begins(job)
         if self.close_connections:

@@ -224,8 +224,8 @@ def _as_ended(attempted: Attempted) -> Ended:
     match attempted.outcome:
         case RetryIn(delay, log, record, queue):
             return Ended(claim, "retry", log, delay, record=record, queue=queue)
-        case SnoozeFor(delay):
-            return Ended(claim, "snooze", delay=delay)
+        case SnoozeFor(delay, _, begun):
+            return Ended(claim, "snooze", delay=delay, begun=begun)
         case Parked(knows):
             return Ended(claim, "park", knows=knows)
         case Refiled(record):

@@ -93,4 +93,4 @@ def _pusher(kind: RemoteType) -> Callable[[Any], Any]:
 def _leave(data: Any = None) -> SnoozeFor:
     """Put the job back: only workers that fetch over HTTP can run it.  It has not started here, so a job delivered
     at most once may wait, too.  Therefore not `raise Snooze`, which would end such a job."""
-    return SnoozeFor(LEAVE_FOR)
+    return SnoozeFor(LEAVE_FOR, begun=False)

@@ -59,11 +59,11 @@ def push(
         return elsewhere
     if answer.status == TOO_MANY or (answer.status == UNAVAILABLE and answer.retry_after is not None):
         wait = LATER if answer.retry_after is None else answer.retry_after
-        return SnoozeFor(round(min(max(wait, 1.0), LONGEST_WAIT) * 1000))
+        return SnoozeFor(round(min(max(wait, 1.0), LONGEST_WAIT) * 1000), begun=False)
     if answer.status == GONE:
         reason = "The receiver answered 410: it takes no more jobs. Set another URL, then resume the job type."
         logger.warning("%s in queue %s is paused. %s", job.name, job.queue, reason)
-        return SnoozeFor(round(LATER * 1000), reason)
+        return SnoozeFor(round(LATER * 1000), reason, begun=False)
     if not 200 <= answer.status < 300:
         raise NotAccepted(
             f"{url} answered {answer.status}: it must answer 2xx to accept a job. Redirects are not followed."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from django_jobs.core import registry
-from django_jobs.core.values import FINISHED, Added
+from django_jobs.core.values import FINISHED, Added, State
 from django_jobs.enqueueing.handle import find
 from django_jobs.enqueueing.request import request_for
 from django_jobs.enqueueing.submit import submit
@@ -187,7 +187,11 @@ class _Round:
             return False
         # Its queue may have forgotten by now where a retry has moved it.
         info = self.store.find([queue], id) or find(id)
-        return info is not None and info.state not in FINISHED and not has_expired(info, self.store.now())
+        if info is None or info.state is State.SUCCEEDED:
+            return False
+        if info.state in FINISHED:  # if it was killed, its process may not have ended the attempt
+            return self.store.standing(info.queue, id).stopping != ""
+        return not has_expired(info, self.store.now())
 
 
 def _with_earlier_runs(store: Store, state: ScheduleState, entries: Sequence[ScheduleEntry]) -> ScheduleState:

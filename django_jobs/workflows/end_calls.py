@@ -18,6 +18,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from django.db import Error as DatabaseFault
+
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import Job, JobInfo
@@ -59,8 +61,9 @@ def follow(store: Store, queue: str) -> int:
     """Enqueue what follows from the ends of jobs in this queue, and deliver the jobs that have left it for another one.
     Returns for how many ends this is done.
 
-    What cannot be enqueued now, because its queue is full or away or its name is not known here, stays for a later
-    call.  Raises StoreError, if a queue is away after the others have got their jobs."""
+    What cannot be enqueued now, because its queue is full or away, its name is not known here, or enqueue middleware
+    cannot reach a database or another server, stays for a later call.  Raises StoreError, if a queue is away after the
+    others have got their jobs."""
     began, done, left, position, look = monotonic(), 0, 0, 0, _Look()
     try:
         while True:
@@ -125,9 +128,11 @@ def _enqueue(queue: str, ends: list[tuple[str, JobInfo]], look: _Look) -> list[s
             waiting.add(key)
             _warn(job, name, error)
     for key, request, answer in zip(keys, requests, _submit(requests, look), strict=True):
-        if isinstance(answer, QueueFull | StoreError):
+        if isinstance(answer, QueueFull | StoreError | DatabaseFault | OSError):
             waiting.add(key)
             look.failed += [answer] if isinstance(answer, StoreError) else []
+            if isinstance(answer, DatabaseFault | OSError):
+                logger.warning("%s is enqueued later for the end of a job in queue %r: %s", request.name, queue, answer)
         elif isinstance(answer, Exception):
             logger.error("%s cannot be enqueued for the end of a job in queue %r: %s", request.name, queue, answer)
     return [key for key, _ in ends if key not in waiting]

@@ -164,7 +164,7 @@ def describe(claim: Claim, names: Sequence[str], body: schemas.ClaimRequest) -> 
         store.settle(claim.queue, [Ended(claim, "refile", record=record)])
         return None
     if job.controls.at_most_once and not replicas.may_start(store, claim) and not is_under_way(claim, body):
-        store.snooze(claim, replicas.AGAIN)
+        store.snooze(claim, replicas.AGAIN, begun=False)
         return None
     described = {"id": claim.id, "name": job.name, "data": data, "attempt": claim.attempt}
     return {

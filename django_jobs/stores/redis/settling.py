@@ -53,8 +53,8 @@ class Settling(Part):
         for one in ended:
             claim, verb = one.claim, one.verb
             number = one.failures if verb == "bury" else one.delay
-            letter = "m" if one.queue else "e" if verb == "retry" and one.record else _LETTERS[verb]
-            args += (claim.id, f"{letter}\n{number}\n{_presented(claim)}", text_of(one))
+            changed = "m" if one.queue else "e" if verb == "retry" and one.record else "" if one.begun else "p"
+            args += (claim.id, f"{changed or _LETTERS[verb]}\n{number}\n{_presented(claim)}", text_of(one))
             claims += (claim.id, claim.token)
             if one.run_ms >= 0:
                 times.append((type_of(claim.record), waited_for(claim), one.run_ms))
@@ -81,11 +81,11 @@ class Settling(Part):
         Returns BLOCKED, or CANCELLED if the job was asked to stop, or None if the claim is stale."""
         return self.settle(claim.queue, [Ended(claim, "park", knows=knows)])[0]
 
-    def snooze(self, claim: Claim, delay: int) -> State | None:
-        """running → scheduled, due in `delay` ms, not counted as a failure.
+    def snooze(self, claim: Claim, delay: int, *, begun: bool = True) -> State | None:
+        """running → scheduled, due in `delay` ms, not counted as a failure.  A job that has `begun` cannot expire.
 
         Returns SCHEDULED, or CANCELLED if the job was asked to stop, or None if the claim is stale."""
-        return self.settle(claim.queue, [Ended(claim, "snooze", delay=delay)])[0]
+        return self.settle(claim.queue, [Ended(claim, "snooze", delay=delay, begun=begun)])[0]
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         """running → dead; failures + 1 unless the outcome is "worker_lost".  False if the claim is stale."""

@@ -61,7 +61,7 @@ class Move(NamedTuple):
 
     #: of its entry in `end_calls`, which is there until the job has arrived.
     key: str
-    #: of the attempt after which it left.
+    #: greater than those of the job's earlier moves (leave_for in lib/ends/finish.lua).
     number: int
     queue: str
 

@@ -16,7 +16,6 @@ from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.formatting import migrate_hint
 from django_jobs.models import audit
 from django_jobs.operations import bulk, releases, searching
-from django_jobs.remote import pull_queues
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -61,8 +60,10 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[ExtraTask]:
     settings = get_settings()
 
     def queues() -> set[str]:
-        """Return those of this worker, as there are now, and those that only workers over HTTP serve."""
-        return {*config.queue_names, *pull_queues()}
+        """Return those of this worker, as there are now, and all others that have jobs, also queues that no worker
+        serves, or that have left the settings: people end jobs there, jobs may be on their way from there to other
+        queues, and the last ones that ran there are not archived yet."""
+        return {*config.queue_names, *store.queues()}
 
     wanted: list[ExtraTask] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
     wanted += [Periodic()] if config.periodic else []

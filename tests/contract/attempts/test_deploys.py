@@ -139,6 +139,21 @@ def test_jobs_of_both_names_share_their_limit(deploy: Callable[..., Code], kind:
     assert old.begin() == [third]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_old_code_that_meets_both_names_at_once_keeps_the_limit_and_every_job(
+    deploy: Callable[..., Code], kind: str
+) -> None:
+    """It knows the limit of one name only, and the first job it takes has the other name."""
+    limit = {"max_concurrency": 1, **KINDS[kind]}
+    old, new = deploy(name=OLD, **limit), deploy(**RENAMED, **limit)
+    [renamed], [other] = new.enqueue(), old.enqueue()
+    assert old.begin() == [other]
+    assert new.begin() == []
+    assert state_of(new.store, renamed) is State.BLOCKED
+    old.finish()
+    assert new.begin() == [renamed]
+
+
 @pytest.mark.parametrize("unique_on", [None, ["account"]])
 def test_jobs_of_both_names_share_their_unique_key(deploy: Callable[..., Code], unique_on: Any) -> None:
     options = {"unique": "success", "unique_on": unique_on}

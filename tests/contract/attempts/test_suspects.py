@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Claim, Lane, State
+from django_jobs.core.values import Claim, Edited, Lane, State
 from django_jobs.stores.redis import Store
 from tests.contract.acts import FAILED, LEASE, Q, claim, claim_alone, complete, enqueue, info, start, state_of
 from tests.contract.ways_back import handed_back, released, retried, retried_by_hand, snoozed
@@ -112,6 +112,16 @@ def test_it_comes_back_from_its_limit_as_what_it_was(store: Store, make_job: Any
     assert claim(store, 5, lane=Lane.CLEAR) == []
     (claimed,) = claim_alone(store)
     assert (claimed.id, claimed.suspect) == ("a", True)
+
+
+def test_it_stays_one_if_new_arguments_free_it_from_its_limit(store: Store, make_job: Any, clock: Any) -> None:
+    make_suspect(store, make_job("a", limit_key="k", limit=1), clock)
+    start(store, make_job("b", limit_key="k", limit=1))
+    assert claim_alone(store) == []
+    edited = make_job("a", limit_key="other", limit=1).record
+    assert store.edit(Q, "a", edited, was=info(store, "a").record) is Edited.EDITED
+    assert claim(store, 5) == claim(store, 5, lane=Lane.CLEAR) == []
+    assert [(each.id, each.suspect) for each in claim_alone(store)] == [("a", True)]
 
 
 def test_what_is_served_to_suspects_is_served_by_priority_and_age(store: Store, make_job: Any, clock: Any) -> None:

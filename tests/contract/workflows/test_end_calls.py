@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.test import override_settings
 
 from django_jobs import Discard, Fail, InvalidArguments, InvalidJob, Retry, UnknownJob, current_job, job
@@ -26,6 +27,7 @@ Q = "default"
 TOLD: list[dict[str, Any]] = []
 IDS: list[str] = []
 DEATHS: list[str] = []
+AWAY: list[Exception] = []
 
 
 @job(name="tests.ends.tell")
@@ -224,6 +226,30 @@ def test_an_end_waits_for_room_in_the_queue(store: Store, settings: Any) -> None
         while work.using(on_end=None, on_dead=None).try_enqueue(8):
             pass
         assert end_calls.follow(store, Q) == 0
+        run(store)
+    assert len(TOLD) == 1
+
+
+def needs_a_server(get_next: Any) -> Any:
+    """Enqueue middleware, as one that reads the tenant of each job from a database."""
+
+    def middleware(new_job: Any) -> Any:
+        if AWAY:
+            raise AWAY[0]
+        return get_next(new_job)
+
+    return middleware
+
+
+@pytest.mark.parametrize("away", [OperationalError("no route to the database"), ConnectionRefusedError(111)])
+def test_an_end_waits_for_what_enqueue_middleware_needs(store: Store, settings: Any, away: Exception) -> None:
+    work.enqueue(7)
+    with override_settings(DJANGO_JOBS={**settings.DJANGO_JOBS, "ENQUEUE_MIDDLEWARE": [f"{__name__}.needs_a_server"]}):
+        use_store(store)
+        AWAY.append(away)
+        run(store)
+        AWAY.clear()
+        assert (TOLD, store.unread([Q])) == ([], [Q])
         run(store)
     assert len(TOLD) == 1
 

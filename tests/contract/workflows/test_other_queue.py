@@ -264,7 +264,7 @@ def test_a_late_follower_brings_nothing_back(store: Store, clock: Any) -> None:
     follow(store)
     run(store, clock)
     assert store.delete(B, [handle.id]) == [handle.id]
-    assert late() == ["1:moved:" + handle.id]
+    assert late() == late.keys
     assert places(store, handle.id) == []
     clock.advance(10 * 86_400_000)
     store.prune(B)
@@ -294,7 +294,8 @@ def test_an_entry_that_cannot_be_read_holds_up_no_other(store: Store, caplog: py
     handle = go.enqueue(B)
     attempt_all(store)
     key = store.keys.of(A)["end_calls"]
-    whole = store.transport.command("HGET", key, f"1:moved:{handle.id}")
+    [moved] = _Late(store).keys
+    whole = store.transport.command("HGET", key, moved)
     for field, value in {"x": "x", "1:moved:y": "z", "y:moved:y": whole, "2:moved:": whole[:-1] + b"x"}.items():
         store.transport.command("HSET", key, field, value)
     follow(store)
@@ -319,6 +320,23 @@ def test_the_id_stays_that_of_this_job_in_every_queue(store: Store, clock: Any, 
     follow(store)
     assert places(store, "order-7") == [B]
     assert again.refresh().queue == B
+
+
+@pytest.mark.parametrize("minutes", [0, 30, 90])
+def test_a_later_job_with_the_same_id_goes_the_same_way(store: Store, clock: Any, minutes: int) -> None:
+    """The queues may remember, for an hour more than the id, that the earlier job has left them."""
+    roads = [(A, 1, (B, A)), (B, 2, (A,)), (A, 3, ())]
+    wander.using(job_id="order-7").enqueue(B, A)
+    run(store, clock)
+    assert roads == RAN
+    clock.advance(DAY * 1_000 + minutes * 60_000)
+    for queue in (A, B):
+        store.prune(queue)
+    again = wander.using(job_id="order-7").enqueue(B, A)
+    assert again.added == "added"
+    run(store, clock)
+    assert roads + roads == RAN
+    assert again.refresh().state == "succeeded"
 
 
 @pytest.mark.parametrize(("unique", "in_first"), [("success", "added"), (timedelta(hours=1), "duplicate")])

@@ -143,6 +143,19 @@ def test_a_producer_that_stood_still_is_told_that_its_job_was_given_up(store, cl
     assert run(store) == ["complete"]
 
 
+def test_a_job_that_was_never_added_is_given_up_whatever_the_equal_one_is_called(store, clock):
+    """Its producer died before it could take it back from the batch."""
+    act.using(job_id="import:nightly", unique="success").enqueue("same")
+    with Batch(on_complete=act.s("complete")) as batch:
+        act.enqueue("a")
+        store.join_batch(batch.id, Q, ["mine"], {})
+    assert act.using(job_id="mine", unique="success").enqueue("same").state == "duplicate"
+    assert sorted(run(store)) == ["a", "same"]
+    check_all(store, clock, 2 * engine.CHECK)
+    assert run(store) == ["complete"]
+    assert batch.handle.counts["deleted"] == 1
+
+
 def test_callbacks_that_were_begun_and_not_enqueued(store, clock, monkeypatch):
     batch = Batch(on_success=act.s("success"))
     monkeypatch.setattr(engine, "_start", lambda *_: None)

@@ -175,6 +175,22 @@ class TestOverlap:
             Periodic().tick()
         assert len(enqueued) == 2
 
+    def test_skip_waits_for_the_process_of_a_job_that_was_killed(self, redis_store, use, at, enqueued):
+        use(redis_store)
+        with scheduled(job={"cron": "* * * * *", "overlap": "skip"}):
+            periodic, added = Periodic(), []
+            periodic.tick()
+            for minute in (1, 2, 3):
+                at(START + timedelta(minutes=minute))
+                periodic.tick()
+                added.append(len(enqueued))
+                if minute == 1:
+                    [claimed] = redis_store.claim("default", "w", 1, lease=3_600_000).claims
+                    assert redis_store.kill("default", [claimed.id], "it hangs") == [claimed.id]
+                elif minute == 2:
+                    redis_store.release_worker("default", "w")
+        assert added == [1, 1, 2]
+
     def test_skip_does_not_wait_for_a_job_that_may_not_begin_any_more(self, redis_store, use, at, enqueued):
         use(redis_store)
         registry.unregister("tests.tick")

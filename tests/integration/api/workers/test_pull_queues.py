@@ -9,8 +9,8 @@ import pytest
 
 from django_jobs import remote
 from django_jobs.conf import QueueSettings
-from django_jobs.core.values import State
-from django_jobs.models import RemoteJobType
+from django_jobs.core.values import Ended, State
+from django_jobs.models import ArchivedJob, RemoteJobType
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -18,7 +18,7 @@ from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance import agenda
 from django_jobs.worker.maintenance.process import MaintenanceProcess
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks
-from tests.contract.acts import LEASE, done
+from tests.contract.acts import FAILED, LEASE, done
 
 
 def succeed(store: Store, make_job: Any, queue: str, id: str) -> None:
@@ -69,16 +69,37 @@ def test_the_maintenance_of_a_worker_knows_them_as_they_come_and_go(store: Store
         end.close()
 
 
-def test_it_does_what_follows_from_ends_in_queues_that_nobody_else_serves(
-    store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For example of a job that a person cancels there, which no worker reports."""
-    monkeypatch.setattr(agenda, "pull_queues", lambda: frozenset({"pull"}))
-    store.enqueue("pull", [make_job("one", on_end="sample.chain")])
-    store.cancel("pull", ["one"])
-    assert store.unread(["pull"]) == ["pull"]
+def do_tasks(store: Store, *pauses: float) -> None:
+    """Do these tasks once, as the maintenance of a worker does that serves no queue with jobs."""
     for task in agenda.tasks_for(store, WorkerConfig(queues=())):
-        if isinstance(task, agenda.RepeatedTask) and task.pause == agenda.WORKFLOWS:
+        if isinstance(task, agenda.RepeatedTask) and task.pause in pauses:
             task.tick()
-    assert store.unread(["pull"]) == []
-    assert store.stats(["default"])[0].counts["queued"] == 1
+
+
+@pytest.mark.parametrize("queue", ["pull", "has-left-the-settings"])
+def test_jobs_that_nobody_reports_there_fail_in_time_and_go_to_the_archive(
+    store: Store, make_job: Any, clock: Any, queue: str
+) -> None:
+    store.enqueue(queue, [make_job("ended"), make_job("posted", max_attempts=1)])
+    store.cancel(queue, ["ended"])
+    store.claim(queue, "remote", 1, lease=LEASE, lease_each=True)
+    for _ in range(2):
+        clock.advance(LEASE + 1)
+        do_tasks(store, agenda.REMOTE, agenda.ARCHIVE)
+    assert dict(ArchivedJob.objects.values_list("job_id", "status")) == {"ended": "cancelled", "posted": "dead"}
+
+
+@pytest.mark.parametrize("queue", ["pull", "has-left-the-settings"])
+def test_it_does_what_follows_from_ends_in_queues_that_nobody_else_serves(
+    store: Store, make_job: Any, queue: str
+) -> None:
+    """For example of a job that a person cancels there, which no worker reports; or that goes on in another queue."""
+    store.enqueue(queue, [make_job("one", on_end="sample.chain"), make_job("two")])
+    store.cancel(queue, ["one"])
+    (held,) = store.claim(queue, "w", 1, lease=LEASE).claims
+    store.settle(queue, [Ended(held, "retry", FAILED, queue="default")])
+    assert store.unread([queue]) == [queue]
+    do_tasks(store, agenda.WORKFLOWS)
+    assert store.unread([queue]) == []
+    counts = store.stats(["default"])[0].counts
+    assert (counts["queued"], counts["retry"]) == (1, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -328,6 +328,18 @@ class TestExtend:
         (job,) = claim(lease=10)
         assert api.post("v1/jobs/php.resize/1/extend", {"token": job["token"] + 1, "message": "x"}).status_code == 409
         assert store.get("pull", "1").checkin is None  # type: ignore[union-attr]
+
+
+def test_a_pull_job_that_a_worker_of_django_met_expires_at_its_time(api: Api, store: Store, clock: Any) -> None:
+    api.post("v1/job-types", {"name": "php.soon", "queue": "pull"})
+    until = datetime.fromtimestamp(clock.now / 1000, UTC) + timedelta(minutes=1)
+    api.put("v1/jobs/php.soon/1", {"expires_at": until.isoformat()})
+    (held,) = store.claim("pull", "worker", 1, lease=30_000).claims
+    Executor(close_connections=False, clock=store.now).run(held, store)
+    clock.advance(60_000)
+    assert store.claim("pull", "worker", 1, lease=30_000).claims == []
+    store.expire("pull")
+    assert store.get("pull", "1").state is State.EXPIRED  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])

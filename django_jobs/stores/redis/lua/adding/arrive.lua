@@ -1,7 +1,7 @@
 -- arrive: → retry, for a job that has left another queue to be retried in this one, with all that was known of it
 --
--- Arguments: kept (ids are remembered for, ms), latest (ms; a later call has no effect), number of the attempt after which
---       the job left; id, due (ms), tries, log, record, signature of the error, digest with which the id is remembered,
+-- Arguments: kept (ids are remembered for, ms), latest (ms; a later call has no effect), number (of the move, see
+--       leave_for); id, due (ms), tries, log, record, signature of the error, digest with which the id is remembered,
 --       locked (until when it has its unique key for a period, ms), last (number of the queue that it has left).
 --
 -- Returns "here" if the job is or was here, "gone" if it has left for another queue since, "late".  Each call for the same

@@ -11,7 +11,7 @@ for i = FIRST, #ARGV do
     local id = ARGV[i]
     if redis.call('HEXISTS', jobs, id) == 0 then
         local entry = is_remembered(id, kept) or ''
-        local state = string.match(entry, ':(%a+)$') or ''
+        local state = string.match(entry, '^[^:]*:(%a+)$') or ''
         if string.find(entry, ':>', 1, true) then -- it is in another queue; remember that as long as somebody asks
             redis.call('ZADD', remembered_at, string.format('%.0f', now + 720 * 3600000), id) -- as leave_for does
         else

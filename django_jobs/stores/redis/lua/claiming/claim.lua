@@ -284,10 +284,8 @@ local function look_ahead(batch, found)
                 end
                 crowd = met[slots] + #new_slots / 2 + #batch
                 local most = most_of(limits, found[i], controls)
-                if most > 0 and most < crowd then
-                    wanted[key] = (wanted[key] or running_under(key)) + 1
-                    away = away or wanted[key] > most
-                end
+                wanted[key] = (wanted[key] or 0) + 1 -- also by jobs that this worker knows no limit of
+                away = away or (most > 0 and most < crowd and running_under(key) + wanted[key] > most)
                 if met[blocked] > 0 and has_room(key, most) then
                     if most <= 0 or most > (tonumber(controls.limit) or 0) then
                         raised[key] = most

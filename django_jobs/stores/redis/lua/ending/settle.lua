@@ -8,11 +8,12 @@
 --         m = the same   delay (ms)        as "e" ("0:" = the same record), with the length of the name of another
 --                                          queue, ":" and that name before the attempt
 --         s = snooze     delay (ms)        ""
+--         p = the same   delay (ms)        "", of a job that has not begun, and can still expire
 --         b = park       0                 digest of the names that this worker knows
 --         q = refile     0                 the new record
 --         d = bury       failures to add   the same
 --         c = discard    0                 the same
--- Returns a letter for each job: its kind ("r" for "e"); "c" if it would have waited again, but was asked to stop; "-" if the claim is
+-- Returns a letter for each job: its kind ("r" for "e", "s" for "p"); "c" if it would have waited again, but was asked to stop; "-" if the claim is
 -- stale.
 --
 -- Either all jobs whose claims are held are settled, or the call fails and changes nothing: before the first job is taken
@@ -53,10 +54,12 @@ for i, claim in ipairs(redis.call('HMGET', claims, unpack(ids))) do
             end
             kind = 'r'
         end
+        local begun = kind ~= 'p'
+        kind = begun and kind or 's'
         known[id], kinds[kind] = true, true
         held[#held + 1] = {
             id = id, claim = claim, kind = kind, number = tonumber(number), text = text, report = report, at = i,
-            changed = changed ~= '' and changed or nil, goal = goal,
+            changed = changed ~= '' and changed or nil, goal = goal, begun = begun,
         }
     end
 end
@@ -155,7 +158,7 @@ for i = #held, 1, -1 do
             add_to(counts, 'retried', 1)
             add_to(counts, 'retried:' .. name, 1)
         end
-    elseif state == 's' and controls and controls.expires_at then -- only jobs that have not begun expire
+    elseif state == 's' and job.begun and controls and controls.expires_at then -- it cannot expire any more
         put(new_tries, id, text_of_tries(tried))
     elseif state == 'c' and kind ~= 'c' then
         use_number(id)
@@ -187,7 +190,7 @@ for i = #held, 1, -1 do
         put(new_records, id, job.text)
         make_ready(id, controls_of(job.text), refiled + i, has_crashed(job.tried), now)
     elseif state == 'm' then
-        leave_for(job.goal, job, number_of(tried) - 1, now + job.number)
+        leave_for(job.goal, job, enqueued_at(job.record) + number_of(tried) - 1, now + job.number)
     elseif ENDS[state] then
         table.insert(ended[state], job)
     else

@@ -64,7 +64,8 @@ end
 -- The job, whose claim has ended, is retried in another queue: → that queue (adding/arrive.lua).  Until it is there, all
 -- that is known of it is in an entry as that of `note_calls`, whose state is "moved": as in all_of, then the queue, the
 -- signature of the error, the digest with which its id is remembered, until when it has its unique key for a period (ms),
--- and the last number of this queue.  `number`: of the attempt that has ended.  This queue remembers where the job went,
+-- and the last number of this queue.  `number`: of the move.  It grows with each move of the job, and is greater for a
+-- later job with its id, which the other queue must not take for this one.  This queue remembers where the job went,
 -- so that nobody enqueues its id here, and whoever knows the job by this queue finds it.  It does so for an hour more than
 -- for other ids, because the other server may be away, and counts from `due`.  Workflows enqueue steps again that have
 -- begun: see also void.lua.

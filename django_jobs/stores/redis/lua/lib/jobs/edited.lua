@@ -51,8 +51,7 @@ end
 -- When somebody asked for the arguments of a record: when it was enqueued, unless its controls say another time.
 local function asked_at(record)
     local controls = controls_of(record)
-    local at = controls and controls.asked_at or string.match(record, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n(%d+)\n')
-    return tonumber(at) or 0
+    return controls and tonumber(controls.asked_at) or enqueued_at(record)
 end
 
 local function with_asked_at(record, at)
@@ -82,7 +81,7 @@ local function limit_follows(id, state, before, after)
     local member = redis.call('HGET', waits, id)
     local _, score, lane, key = parts_of(member or '')
     if key and key == limit_key(before) then
-        redis.call('ZADD', lane == 'a' and alone or queued, score, id)
+        back_to_lane(id, score, lane)
         note_since({now, id})
         unblock(id)
         wake_up(wake)

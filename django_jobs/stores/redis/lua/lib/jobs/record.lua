@@ -64,6 +64,11 @@ local function type_of(record)
     return options and options ~= '' and string.match(options, '[{,]"type":"([^"\\]+)"') or name or ''
 end
 
+-- When the job was enqueued (ms); 0 = the record cannot be read.
+local function enqueued_at(record)
+    return tonumber(string.match(record or '', '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n(%d+)\n')) or 0
+end
+
 local function limit_key(controls)
     return controls and controls.limit_key
 end

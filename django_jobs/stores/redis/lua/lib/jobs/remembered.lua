@@ -1,5 +1,5 @@
 -- Ids that must not be used again, although their job has left the store.  `remembered` maps id → digest, or
--- "digest:state" once the job has gone, "digest:>number>queue" if it has left for another queue after the attempt of this
+-- "digest:state" once the job has gone, "digest:>number>queue" if it has left for another queue with the move of this
 -- number, "moved:number" if another queue has the id (vacate.lua), "void", or
 -- "digest:=answer>holder" if another job had the unique key: the same call, sent again after the holder has ended, gets
 -- the same answer, and whoever asks for the id finds the holder.  The score in `remembered_at` is the time when it was

@@ -17,6 +17,11 @@ local function parts_of(member)
     return id, tonumber(score), lane, key
 end
 
+-- Put the job into its lane, in the turn that it had.
+local function back_to_lane(id, score, lane)
+    redis.call('ZADD', lane == 's' and queued or alone, lane == 'x' and score - SUSPECT or score, id)
+end
+
 -- The score of the first job of one key; nil if there is none.
 local function first_blocked(key)
     local head = redis.call('ZRANGEBYLEX', blocked, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, 1)[1]
@@ -32,7 +37,7 @@ local function let_in(key, limit, each)
     for _, member in ipairs(members) do
         local id, score, lane = parts_of(member)
         if id and redis.call('HGET', waits, id) == member then -- otherwise, the job has moved
-            redis.call('ZADD', lane == 's' and queued or alone, lane == 'x' and score - SUSPECT or score, id)
+            back_to_lane(id, score, lane)
             redis.call('HDEL', waits, id)
             ready[#ready + 1] = now
             ready[#ready + 1] = id

@@ -1,12 +1,8 @@
 -- Since when the oldest of the jobs can run that could run now.
 --! keys scheduled retry queued alone jobs
---! use score since
+--! use record score since
 local LOOKED_AT = 20 -- jobs of one priority that are read at a time
 local MOST = 1000 -- jobs of one lane that are read in all
-
-local function time_in(record)
-    return tonumber(string.match(record or '', '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n(%d+)\n'))
-end
 
 -- In each priority of a lane, jobs are ordered by arrival: the first job without an entry in `since` is the oldest of
 -- these, and its record has its time.  Jobs that were handed back come before the middle, and have an entry in
@@ -36,8 +32,8 @@ local function oldest_in(lane, noted, first)
                 break
             end
         end
-        local at = found and time_in(redis.call('HGET', jobs, found))
-        if at and at > 0 and at < first then
+        local at = found and enqueued_at(redis.call('HGET', jobs, found)) or 0
+        if at > 0 and at < first then
             first = at
         end
         local following = (range + 1) * STEP
