@@ -93,8 +93,8 @@ def request_of(
     told = dict(given)
     queue = queue_of(chosen)
     before_task_publish.send(
-        task.name, body=(args, kwargs, {}), exchange="", routing_key=queue, headers=told, properties={}, declare=[],
-        retry_policy=None,
+        task.name, body=(args, kwargs, {}), exchange="", routing_key=queue or task.definition.options.queue,
+        headers=told, properties={}, declare=[], retry_policy=None,
     )  # fmt: skip
     headers |= {name: value for name, value in told.items() if name not in given or name in headers}
 
@@ -239,8 +239,8 @@ def _meta(task: Any, chosen: Mapping[str, Any], headers: Mapping[str, Any]) -> d
         if name in chosen:
             meta[key] = chosen[name]
     for name in ("eta", "expires"):
-        if isinstance(value := chosen.get(name), datetime):
-            meta[name] = value.isoformat()
+        if isinstance(value := chosen.get(name), datetime | str):
+            meta[name] = value if isinstance(value, str) else value.isoformat()
     if chosen.get("priority") is not None:
         meta["priority"] = chosen["priority"]
     return meta
