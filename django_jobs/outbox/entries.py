@@ -17,20 +17,12 @@ from django.db import connections
 
 from django_jobs.core.values import NewJob
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.serialization.checked import check_fields, count_of, loads
 from django_jobs.serialization.record import decode
 from django_jobs.stores.values.sizes import chunks, in_batches
 
 #: Written first into each row.
 FORMAT = 1
-#: What a row says of a job beside its id and its record, each with its types.
-_OF_JOB: Mapping[str, tuple[type, ...]] = {
-    "run_at": (int,),
-    "on_conflict": (str,),
-    "schedule_run": (list, tuple, type(None)),
-    "run_in": (int, type(None)),
-    "expires_in": (int, type(None)),
-    "digest": (str,),
-}
 #: Rows in one statement: what each database takes.
 ROWS = 500
 
@@ -44,6 +36,17 @@ class EntryKind(StrEnum):
     WORKFLOW = "workflow"
     #: the end of `with batch:`.
     CLOSE = "close"
+
+
+class _OfJob(NamedTuple):
+    """What a row says of a job beside its id and its record: see NewJob."""
+
+    run_at: int
+    on_conflict: str
+    schedule_run: Any
+    run_in: int | None
+    expires_in: int | None
+    digest: str
 
 
 class UnreadableRow(Exception):
@@ -164,7 +167,7 @@ def pack(entry: Entry) -> bytes:
     head: dict[str, Any] = {"format": FORMAT, "at": entry.at}
     parts: list[bytes] = []
     if (new := entry.new) is not None:
-        given = {name: getattr(new, name) for name in _OF_JOB}
+        given = {name: getattr(new, name) for name in _OfJob._fields}
         head["job"] = {name: value for name, value in given.items() if value != NewJob._field_defaults[name]}
         head |= {"record": len(new.record), **({"own": True} if entry.is_own_id else {})}
         head |= {"optional": True} if entry.is_optional else {}
@@ -178,29 +181,30 @@ def pack(entry: Entry) -> bytes:
 
 
 def unpack(row: Any) -> Entry:
-    """Return what a row holds.  Raises Unreadable."""
+    """Return what a row holds.  Raises UnreadableRow."""
     data = bytes(row.data)
     try:
         line, _, rest = data.partition(b"\n")
-        head = json.loads(line)
+        head = loads(line)
         if head["format"] != FORMAT:
             raise UnreadableRow(f"It has format {head['format']!r:.20}, and this django_jobs knows {FORMAT}.")
         new = None
         if row.kind == EntryKind.JOB:
-            record, rest = rest[: head["record"]], rest[head["record"] :]
-            known = {name: value for name, value in head["job"].items() if name in _OF_JOB}
-            if wrong := [name for name, value in known.items() if type(value) not in _OF_JOB[name]]:
-                raise UnreadableRow(f"Its data cannot be read: {wrong[0]} is {known[wrong[0]]!r:.100}.")
-            if (run := known.get("schedule_run")) is not None:
-                known["schedule_run"] = (str(run[0]), int(run[1]))
+            size = count_of(head["record"])
+            record, rest = rest[:size], rest[size:]
+            known = {name: value for name, value in head["job"].items() if name in _OfJob._fields}
+            check_fields(_OfJob, known)
+            if known.get("schedule_run") is not None:
+                schedule, at = known["schedule_run"]
+                known["schedule_run"] = (str(schedule), count_of(at))
             new = NewJob(id=row.key, record=record, controls=decode(row.key, row.queue, record).controls, **known)
         fields: dict[str, bytes | int] = {}
         sizes = iter(head.get("sizes", ()))
         for name, number in head.get("fields", ()):
-            size = 0 if number is not None else next(sizes)
-            fields[name], rest = (rest[:size] if number is None else number), rest[size:]
+            size = count_of(next(sizes)) if number is None else 0
+            fields[str(name)], rest = (rest[:size] if number is None else count_of(number)), rest[size:]
         place = (EntryKind(row.kind), row.key, row.name, row.queue)
         flags = bool(head.get("own")), bool(head.get("optional")), row.token
-        return Entry(*place, new, row.batch, fields, int(head["at"]), *flags)
-    except (CorruptRecord, ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError) as error:
+        return Entry(*place, new, row.batch, fields, count_of(head["at"]), *flags)
+    except (CorruptRecord, ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
         raise UnreadableRow(f"Its data cannot be read: {error!r:.200}") from error

@@ -16,6 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.enqueueing.handle import DEFERRED, refuse_in_job
 from django_jobs.exceptions import CorruptRecord, JobFailed, StoreUnavailable, WorkflowNotFound
 from django_jobs.runtime.async_twin import async_twin
+from django_jobs.serialization.checked import Unreadable
 from django_jobs.serialization.results import load_result
 from django_jobs.stores import get_store
 from django_jobs.stores.ran_here import ran_here
@@ -112,9 +113,9 @@ class WorkflowHandle:
         if row is None:
             return None
         firsts = list[tuple[str, str]]()
-        with suppress(outbox.UnreadableRow, CorruptRecord):  # workers cannot send it either
+        with suppress(outbox.UnreadableRow, CorruptRecord, Unreadable):  # workers cannot send it either
             fields = outbox.unpack(row).fields
-            self.name = bytes(fields["name"]).decode(errors="replace")
+            self.name = name.decode(errors="replace") if isinstance(name := fields.get("name"), bytes) else ""
             firsts = [(start.queue, start.new.id) for start in first_steps(fields)]
             self._fields = fields if of_batch else {}
         kept = outbox.Kept(row.token, get_settings().database, batch=self.id if of_batch else "")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from dataclasses import dataclass, field
 from pathlib import Path
 
 #: Decorators from these modules make tasks.
 CELERY = ("celery", "django_jobs.compat.celery")
+#: What a file raises that Python would not import, or that is nested too deep to be read.
+UNREADABLE = (SyntaxError, ValueError, OSError, RecursionError, MemoryError)
 #: A module in which none of this stands has no task, no call of one, and no class of tasks.
 _WORDS = re.compile(r"celery|kombu|flower|[Tt]ask|delay|apply|ignature|revoke|retry|\.si?\(|\.conf\b")
 
@@ -70,8 +73,9 @@ class DefinedNames:
 
 
 def parsed(path: Path, root: Path) -> Module | None:
-    """Read one module; None if no word in it can be of Celery's, as in most.  Raises SyntaxError."""
-    text = path.read_text(encoding="utf-8")
+    """Read one module; None if no word in it can be of Celery's, as in most.  Raises UNREADABLE."""
+    with tokenize.open(path) as file:
+        text = file.read()
     if not _WORDS.search(text):
         return None
     parts = path.relative_to(root).with_suffix("").parts

@@ -47,9 +47,8 @@ class Reader:
         #: the methods of classes of tasks.
         self._methods: set[int] = set()
 
-    def read(self) -> list[CallSite]:
+    def read(self) -> None:
         self._visit(self.module.tree)
-        return self.found
 
     def _say(self, verdict: Verdict, node: ast.AST, what: str, why: str = "") -> None:
         self.found.append(CallSite(verdict, self.module.path, getattr(node, "lineno", 1), what, why))

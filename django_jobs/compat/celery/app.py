@@ -187,8 +187,9 @@ def _define(func: Any, options: dict[str, Any]) -> Task:
     if inspect.isgeneratorfunction(func):
         raise InvalidJob(f"{owner} is a generator: calling it runs nothing. Use a plain function without yield.")
     base, is_bound = options.pop("base", None) or _common_base(), options.pop("bind", False)
-    members = {"run": func if is_bound else staticmethod(func), "__doc__": func.__doc__, "__module__": func.__module__}
-    kind: type[Task] = type(func.__name__, (base,), members)
+    run = func if is_bound else staticmethod(func)
+    named = {name: getattr(func, name) for name in ("__doc__", "__module__", "__name__")}
+    kind: type[Task] = type(func.__name__, (base,), {"run": run, "__wrapped__": run, **named})
     name = options.pop("name", None) or base.name or f"{func.__module__}.{func.__name__}"
     return _register(kind(), {"name": name}, options)
 

@@ -91,13 +91,14 @@ def request_of(
         id = new_id(now_ms())  # the receivers learn it
     given = {**headers, "id": id, "task": task.name, "eta": chosen.get("eta"), "expires": chosen.get("expires")}
     told = dict(given)
+    place = place_of(task, chosen)
     before_task_publish.send(
-        task.name, body=(args, kwargs, {}), exchange="", routing_key=queue_of(chosen), headers=told, properties={},
-        declare=[], retry_policy=None,
+        task.name, body=(args, kwargs, {}), exchange="", routing_key=place[0], headers=told, properties={}, declare=[],
+        retry_policy=None,
     )  # fmt: skip
     headers |= {name: value for name, value in told.items() if name not in given or name in headers}
 
-    request = request_for(task.definition, args, kwargs, place_of(task, chosen))
+    request = request_for(task.definition, args, kwargs, place)
     request.id = id
     if "countdown" in chosen:
         request.run_in = delay_ms(chosen["countdown"])
@@ -240,8 +241,8 @@ def _meta(task: Any, chosen: Mapping[str, Any], headers: Mapping[str, Any]) -> d
         if name in chosen:
             meta[key] = chosen[name]
     for name in ("eta", "expires"):
-        if isinstance(value := chosen.get(name), datetime):
-            meta[name] = value.isoformat()
+        if isinstance(value := chosen.get(name), datetime | str):
+            meta[name] = value if isinstance(value, str) else value.isoformat()
     if chosen.get("priority") is not None:
         meta["priority"] = chosen["priority"]
     return meta

@@ -66,12 +66,12 @@ class Element:
 
     def link(self, callback: Element) -> Any:
         """Enqueue `callback` when it has succeeded, a chain its last task, with the result.  Returns `callback`."""
-        self._callbacks["link"] = [*listed(self._callbacks.get("link")), callback]
+        self._callbacks["link"] = _unlike(*listed(self._callbacks.get("link")), callback)
         return callback
 
     def link_error(self, errback: Element) -> Any:
         """Enqueue `errback` when it, of a chain any task, has failed for good, with the id.  Returns `errback`."""
-        self._callbacks["link_error"] = [*listed(self._callbacks.get("link_error")), errback]
+        self._callbacks["link_error"] = _unlike(*listed(self._callbacks.get("link_error")), errback)
         return errback
 
     def on_error(self, errback: Element) -> Element:
@@ -495,10 +495,10 @@ def _errbacks(made: Signature | chain) -> list[Signature]:
     return found
 
 
-def _unlike(*errbacks: Signature) -> list[Signature]:
-    """Return each of them once: Celery does not link an error callback twice to one task."""
-    found: list[Signature] = []
-    for each in errbacks:
+def _unlike(*callbacks: Any) -> list[Any]:
+    """Return each of them once: Celery does not link a callback twice to one task."""
+    found: list[Any] = []
+    for each in callbacks:
         if each not in found:
             found.append(each)
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import random
 import signal
 import threading
@@ -27,6 +29,8 @@ from django_jobs.compat.celery.exceptions import (
 from django_jobs.compat.celery.request import Context, entered
 from django_jobs.exceptions import InvalidArguments, Snooze
 
+logger = logging.getLogger("django_jobs")
+
 #: Celery's longest pause of retry_backoff, in seconds.
 LONGEST_BACKOFF = 600
 
@@ -47,7 +51,8 @@ def attempt(task: Any, context: Context) -> Any:
     """Run the task once.  Returns what it returned, or raises what it raised.
 
     `reject` with `requeue` and Retry become what a worker of django_jobs understands."""
-    args, kwargs, state = context.args, context.kwargs, "SUCCESS"
+    args, kwargs = context.args, context.kwargs
+    state: str | None = None  # stays so after SystemExit
     value: Any = None
     einfo: ExceptionInfo | None = None
     with entered(task, context):
@@ -60,31 +65,42 @@ def attempt(task: Any, context: Context) -> Any:
                     value = with_autoretry(task, context)
             except Retry as again:
                 state, value, einfo = "RETRY", again, ExceptionInfo(again)
-                task.on_retry(again.exc or again, context.id, args, kwargs, einfo)
+                hook(task.on_retry, again.exc or again, context.id, args, kwargs, einfo, context=context)
                 signals.task_retry.send_robust(task, request=context, reason=again, einfo=einfo)
                 raise
             except (Ignore, Reject) as stop:
-                state = "IGNORED"
+                state, value = "REJECTED" if isinstance(stop, Reject) else "IGNORED", stop
                 if isinstance(stop, Reject) and stop.requeue and not context.is_eager:
                     raise Snooze(str(stop), in_=0) from stop
                 raise
             except Exception as error:
                 state, value, einfo = "FAILURE", error, ExceptionInfo(error)
-                task.on_failure(error, context.id, args, kwargs, einfo)
+                hook(task.on_failure, error, context.id, args, kwargs, einfo, context=context)
                 signals.task_failure.send_robust(
                     task, task_id=context.id, exception=error, args=args, kwargs=kwargs,
                     traceback=error.__traceback__, einfo=einfo,
                 )  # fmt: skip
                 raise
-            task.on_success(value, context.id, args, kwargs)
+            state = "SUCCESS"
+            hook(task.on_success, value, context.id, args, kwargs, context=context)
             signals.task_success.send_robust(task, result=value, runtime=monotonic() - began)
             return value
         finally:
             if state in ("SUCCESS", "FAILURE"):
-                task.after_return(state, value, context.id, args, kwargs, einfo)
+                hook(task.after_return, state, value, context.id, args, kwargs, einfo, context=context)
             signals.task_postrun.send_robust(
                 task, task_id=context.id, task=task, args=args, kwargs=kwargs, retval=value, state=state
             )
+
+
+def hook(call: Callable[..., Any], *args: Any, context: Context) -> None:
+    """Call a hook.  On a worker, its error is only logged: how the attempt ends is decided when a hook learns it."""
+    try:
+        call(*args)
+    except Exception:
+        if context.is_eager:
+            raise
+        logger.exception("%s of task %s %s has failed", call.__name__, context.task, context.id)
 
 
 # -- retries ------------------------------------------------------------------------------
@@ -153,7 +169,24 @@ def retry(
     if isinstance(when, datetime) and timezone.is_naive(when):
         when = timezone.make_aware(when)
     queue = getattr(queue, "name", queue)
+    args, kwargs = _call_again(task, context, args, kwargs)
     raise Retry(exc=exc, when=when, is_eager=context.is_eager, args=args, kwargs=kwargs, queue=queue)
+
+
+def _call_again(task: Any, context: Context, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return the arguments of the retry.  If only `args` or only `kwargs` are given, the old ones stay, except those
+    that the new ones replace, however they were passed."""
+    if (args is None) == (kwargs is None):
+        return args, kwargs
+    parameters = inspect.signature(task.run).parameters.values()
+    names = [each.name if each.kind is each.POSITIONAL_OR_KEYWORD else "" for each in parameters]
+    if kwargs is None:
+        taken = names[: len(args)]
+        return args, {name: value for name, value in context.kwargs.items() if name not in taken}
+    # Behind the last name are the values of *args.
+    taken = [*names, *[""] * len(context.args)][: len(context.args)]
+    args = [kwargs.get(name, value) for name, value in zip(taken, context.args, strict=True)]
+    return args, {name: value for name, value in kwargs.items() if name not in taken}
 
 
 # -- soft limit ---------------------------------------------------------------------------

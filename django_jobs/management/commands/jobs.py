@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import SUPPRESS, ArgumentParser
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -29,6 +31,7 @@ class Command(BaseCommand):
             djangos_options(subparser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        check_texts(options)
         try:
             answer = SUBCOMMANDS[options["subcommand"]].run(options)
         except (JobsError, ImproperlyConfigured) as error:
@@ -39,11 +42,29 @@ class Command(BaseCommand):
             raise
         for act in answer.acts:
             audit.record(audit.Actor(audit.shell_user(), audit.Source.COMMAND), act)
-        self.stdout.write(
-            json.dumps(answer.data, indent=2, ensure_ascii=False, default=str) if options["json"] else answer.text
-        )
+        self.show(answer.data if options["json"] else answer.text, as_json=options["json"])
         if answer.code:
             sys.exit(answer.code)
+
+    def show(self, shown: Any, *, as_json: bool) -> None:
+        """Print it, also to an output that is not UTF-8.  It is no error if nobody reads to the end (`| head`)."""
+        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+        text = json.dumps(shown, indent=2, ensure_ascii=encoding != "utf-8", default=str) if as_json else shown
+        try:
+            self.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            self.stdout.flush()
+        except BrokenPipeError:  # what is left is flushed when Python ends
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self.stdout.fileno())
+
+
+def check_texts(options: Mapping[str, Any]) -> None:
+    """Raise CommandError for an argument that is not UTF-8.  Python hands its bytes on as halves of surrogate pairs,
+    which neither the store nor a database takes."""
+    for value in options.values():
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str) and each.encode(errors="replace").decode() != each:
+                raise CommandError(f"{each!r} is not UTF-8.")
 
 
 def djangos_options(parser: ArgumentParser) -> None:

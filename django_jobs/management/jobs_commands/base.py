@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,9 +49,12 @@ def limit_of(options: Mapping[str, Any]) -> int:
 
 
 def ask(question: str, unasked: str, refused: str) -> None:
-    """Ask a question.  Raises CommandError with the second text if nobody can answer, the third if the answer is no."""
+    """Ask a question.  Raises CommandError with the second text if nobody can answer, the third if the answer is no.
+
+    It is not asked on stdout, where programs read the answer (`--json`)."""
     try:
-        answer = input(f"{question} [y/N] ")
+        with redirect_stdout(sys.stderr):
+            answer = input(f"{question} [y/N] ")
     except EOFError:
         raise CommandError(unasked) from None
     if answer.strip().lower() not in {"y", "yes"}:

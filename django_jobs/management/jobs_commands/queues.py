@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_jobs import browse, operations
+from django_jobs import browse, operations, schedules
 from django_jobs.core import registry
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
 from django_jobs.models import audit
 from django_jobs.paused import pauses, payload
+from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.stores import get_store
 
 
 def what(parser: ArgumentParser) -> None:
     parser.add_argument("queue", nargs="?", default="", metavar="QUEUE")
     parser.add_argument("--job", default="", metavar="NAME", help="a job type, in QUEUE or in every queue")
+    parser.add_argument("--schedule", default="", metavar="SCHEDULE", help="a schedule, by its id or its name")
 
 
 def pause_arguments(parser: ArgumentParser) -> None:
@@ -30,6 +32,8 @@ def pause_arguments(parser: ArgumentParser) -> None:
 
 
 def pause(options: Mapping[str, Any]) -> CommandResult:
+    if options["schedule"]:
+        return on_schedule("pause", schedules.pause, options)
     seconds = options["seconds"]
     if seconds is not None and not 0 < seconds < 10**9:
         raise CommandError(f"--for is {seconds}: use a number of seconds above 0.")
@@ -44,6 +48,8 @@ def pause(options: Mapping[str, Any]) -> CommandResult:
 
 
 def resume(options: Mapping[str, Any]) -> CommandResult:
+    if options["schedule"]:
+        return on_schedule("resume", schedules.resume, options)
     queues, name = chosen(options)
     ended = {queue: operations.resume(queue, name=name) for queue in queues}
     acts = [
@@ -54,11 +60,21 @@ def resume(options: Mapping[str, Any]) -> CommandResult:
     return answer("resumed", queues, name, acts)
 
 
+def on_schedule(verb: str, act: Callable[[ScheduleEntry], None], options: Mapping[str, Any]) -> CommandResult:
+    """Pause or resume a schedule."""
+    if any(options.get(name) for name in ("queue", "job", "seconds", "reason")):
+        raise CommandError("--schedule stands alone: a schedule is paused until somebody resumes it.")
+    entry = schedules.get_entry(options["schedule"])
+    act(entry)
+    done = audit.Act(verb, audit.ObjectKind.SCHEDULE, entry.id)
+    return CommandResult({f"{verb}d": {"schedule": entry.id}}, f"{entry.id}: {verb}d.", acts=[done])
+
+
 def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
     """Return the queues, and the job type or None for whole queues."""
     queue, name = options["queue"], options["job"]
     if not queue and not name:
-        raise CommandError("Name a queue, or a job type with --job.")
+        raise CommandError("Name a queue, a job type with --job, or a schedule with --schedule.")
     if name:
         registry.get(name)
     return ([queue] if queue else browse.queue_names()), name or None
@@ -88,6 +104,6 @@ def paused(options: Mapping[str, Any]) -> CommandResult:
     return CommandResult(data, table(headings, rows) if rows else "Nothing is paused.")
 
 
-PAUSE = Subcommand("Pause a queue or a job type; running jobs finish.", pause_arguments, pause)
-RESUME = Subcommand("Resume a queue or a job type.", what, resume)
+PAUSE = Subcommand("Pause a queue, a job type or a schedule; running jobs finish.", pause_arguments, pause)
+RESUME = Subcommand("Resume a queue, a job type or a schedule.", what, resume)
 PAUSED = Subcommand("List the paused queues, job types and schedules.", no_arguments, paused)

@@ -111,6 +111,26 @@ def retries(c: Side) -> Outcome:
     return c.seen, type(result.result).__name__
 
 
+@row("`self.retry(args=…)` or `self.retry(kwargs=…)` replaces what it names, however the call has passed it")
+def new_arguments(c: Side) -> Outcome:
+    @c.task(bind=True)
+    def again(self: Any, a: int, b: int = 2, *more: int, key: int = 4) -> list[int]:
+        if self.request.retries == 0:
+            self.retry(countdown=0, **self.request.headers["new"])
+        return [a, b, *more, key]
+
+    calls: list[Any] = [
+        ((1,), {"b": 5, "key": 6}, {"args": (7,)}),
+        ((), {"a": 1, "b": 5}, {"args": (7, 8)}),
+        ((1, 2, 3), {}, {"kwargs": {"b": 9}}),
+        ((1,), {"key": 5}, {"kwargs": {"b": 9}}),
+        ((1,), {"key": 5}, {"args": (3,), "kwargs": {}}),
+    ]
+    results = [again.apply_async(args, kwargs, headers={"new": new}) for args, kwargs, new in calls]
+    c.ended(*results)
+    return [result.get(timeout=5) for result in results]
+
+
 @row("`self.retry()` without an error ends with `MaxRetriesExceededError`")
 def no_error(c: Side) -> Outcome:
     @c.task(bind=True, max_retries=1)
@@ -176,6 +196,29 @@ def hooks(c: Side) -> Outcome:
     c.ended(succeeds.delay())
     c.until(lambda: c.seen[-1:] == ["SUCCESS"])
     return c.seen
+
+
+@row("A hook that raises does not change how the task ends, nor whether it is retried")
+def hooks_that_raise(c: Side) -> Outcome:
+    found = []
+    for name in ("on_success", "after_return", "on_retry"):
+
+        def raises(self: Any, *_: Any, name: str = name) -> None:
+            c.seen.append(name)
+            raise RuntimeError("the hook")
+
+        c.row = f"raising_{name}"
+
+        @c.task(bind=True, base=type("Raising", (c.names.Task,), {name: raises}), max_retries=1)
+        def works(self: Any) -> int:
+            if self.request.retries == 0:
+                self.retry(countdown=0)
+            c.seen.append("done")
+            return 7
+
+        result = works.delay()
+        found.append((c.ended(result), result.get(timeout=5)))
+    return found, c.seen
 
 
 @row("The signals of a task that succeeds, and of one that is retried and fails")
@@ -565,6 +608,26 @@ def link_in_chain(c: Side) -> Outcome:
     c.until(lambda: len(c.seen) == 2)
     c.ended(result)
     return sorted(c.seen), result.get(timeout=5)
+
+
+@row("A callback that is linked twice is called once")
+def linked_twice(c: Side) -> Outcome:
+    @c.task
+    def told(*_: Any) -> None:
+        c.seen.append("told")
+
+    @c.task
+    def fails() -> None:
+        raise ValueError("no")
+
+    works, breaks = adder(c).s(1, 2), fails.s()
+    for _ in range(2):
+        works.link(told.s("works"))
+        breaks.link_error(told.s("breaks"))
+    c.ended(works.apply_async(), breaks.apply_async())
+    c.until(lambda: len(c.seen) >= 2)
+    c.settle()
+    return c.seen
 
 
 @row("Options of `chain.apply_async`: they count for its first task")

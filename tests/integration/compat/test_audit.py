@@ -167,3 +167,38 @@ def test_the_command_prints_places_and_exits_with_1(tmp_path: Path) -> None:
     with override_settings(BASE_DIR=tmp_path):
         call_command("jobs", "audit-celery", "--json", stdout=out)
     assert {each["verdict"] for each in json.loads(out.getvalue())} == {"works as it is"}
+
+
+#: A task with an option that must be rewritten, and a name that is not ASCII.
+REWRITE = "from celery import shared_task\n\nprix = 'é'\n\n@shared_task(rate_limit='1/s')\ndef f(): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "verdict"),
+    [
+        (REWRITE.encode(), "rewrite"),
+        (b"\xef\xbb\xbf" + REWRITE.encode(), "rewrite"),
+        (b"# -*- coding: latin-1 -*-\n" + REWRITE.encode("latin-1"), "rewrite"),
+        (REWRITE.encode("latin-1"), "look"),
+        (b"# -*- coding: nothing -*-\n" + REWRITE.encode(), "look"),
+        (REWRITE.encode() + b"\0", "look"),
+        (REWRITE.encode() + b"x = " + b"-" * 20_000 + b"1\n", "look"),
+        (REWRITE.encode() + b"x = " + b"+".join([b"1"] * 20_000) + b"\n", "look"),
+        (REWRITE.encode() + b"x = f" + b".delay()" * 500 + b"\n", "look"),
+        (REWRITE.encode() + b"x = f" + b".delay" * 2000 + b"()\n", "look"),
+        (None, "works"),
+    ],
+    ids=["utf8", "bom", "latin1", "undeclared", "unknown", "nul", "signs", "sum", "calls", "names", "no-file"],
+)
+def test_a_module_is_read_as_python_reads_it_and_one_that_cannot_be_keeps_none_from_being_read(
+    tmp_path: Path, source: bytes | None, verdict: str
+) -> None:
+    (tmp_path / "views.py").write_text("from celery import shared_task\n")
+    if source is None:
+        (tmp_path / "folder.py").mkdir()
+        (tmp_path / "gone.py").symlink_to("nowhere.py")
+    else:
+        (tmp_path / "tasks.py").write_bytes(source)
+    said = audit(tmp_path, {})
+    assert {str(each.path) for each in said} == {"views.py", *(["tasks.py"] if source else [])}
+    assert verdict in {each.verdict for each in said}

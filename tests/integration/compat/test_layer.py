@@ -416,6 +416,56 @@ def test_signals_are_sent_round_a_task(jobs: Jobs) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("raised", "state"),
+    [(Ignore(), "IGNORED"), (Reject("no"), "REJECTED"), (SystemExit(3), None), (KeyError(), "FAILURE")],
+)
+def test_the_end_of_a_task_that_has_not_returned_is_never_told_as_a_success(
+    jobs: Jobs, raised: BaseException, state: str | None
+) -> None:
+    heard: list[Any] = []
+
+    class Told(Task):
+        def after_return(self, status: str, *_: Any) -> None:
+            heard.append(status)
+
+    @shared_task(name="layer.raises", base=Told)
+    def raises() -> None:
+        raise raised
+
+    signals.task_postrun.connect(lambda **given: heard.append(given["state"]), dispatch_uid="heard")
+    raises.delay()
+    jobs.run_all()
+    signals.task_postrun.disconnect(dispatch_uid="heard")
+    registry.unregister("layer.raises")
+    assert heard == [*(["FAILURE"] if state == "FAILURE" else []), state]
+
+
+def test_before_task_publish_names_the_queue_of_the_call(jobs: Jobs) -> None:
+    heard: list[str] = []
+    signals.before_task_publish.connect(lambda routing_key, **_: heard.append(routing_key), dispatch_uid="heard")
+    add.delay(1, 2)
+    add.apply_async((1, 2), queue="slow")
+    mailed.delay()
+    signals.before_task_publish.disconnect(dispatch_uid="heard")
+    assert heard == ["default", "slow", "mail"]
+
+
+def test_a_task_has_the_name_of_its_function_and_the_function_itself() -> None:
+    assert (add.__name__, add.__wrapped__(1, 2), seen.__name__) == ("add", 3, "seen")  # type: ignore[attr-defined]
+
+
+def test_a_time_that_was_given_as_text_is_what_the_request_shows(jobs: Jobs) -> None:
+    @shared_task(bind=True, name="layer.times")
+    def times(self: Any) -> Any:
+        return self.request.eta, self.request.expires
+
+    result = times.apply_async(eta="2020-01-01T00:00:00+00:00", expires="2999-01-01T00:00:00+00:00")
+    jobs.run_all()
+    registry.unregister("layer.times")
+    assert result.get(timeout=1) == ("2020-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00")
+
+
 def test_a_task_must_not_wait_for_another(jobs: Jobs) -> None:
     @shared_task(name="layer.waits")
     def waits() -> None:

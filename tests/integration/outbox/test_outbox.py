@@ -644,7 +644,13 @@ def test_what_a_worker_has_read_already_is_not_run_after_it_was_cancelled(away: 
     assert (relay.relay(), kept(), counted()) == (1, [], 0)
 
 
-@pytest.mark.parametrize("odd", [b'"run_in":"soon"', b'"run_at":null', b'"digest":[]', b'"at":"x"', b'"record":"x"'])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *(b'"run_in":"soon"', b'"run_at":null', b'"digest":[]', b'"at":"x"', b'"record":"x"', b'"at":1e400'),
+        *(b'"run_at":1e99', b'"expires_in":36893488147419103232', b'"schedule_run":["x"]'),
+    ],
+)
 def test_odd_values_in_a_row_hold_it_and_nothing_else(away: Any, odd: bytes) -> None:
     with away(), transaction.atomic():
         receipt.enqueue_in(60, 1)
@@ -659,6 +665,33 @@ def test_odd_values_in_a_row_hold_it_and_nothing_else(away: Any, odd: bytes) -> 
     rows("default").filter(pk=first.pk).update(data=json.dumps(head).encode() + b"\n" + rest)
     assert (relay.relay(), stored(other)) == (1, True)
     assert "cannot be read" in rows("default").get(is_held=True).reason
+
+
+def test_text_in_a_row_that_has_no_encoding_holds_up_no_other_entry(away: Any) -> None:
+    with away(), transaction.atomic():
+        receipt.enqueue(1)
+        other = receipt.enqueue(2)
+    first = rows("default").first()
+    digest = json.loads(bytes(first.data).partition(b"\n")[0])["job"]["digest"].encode()
+    rows("default").filter(pk=first.pk).update(data=bytes(first.data).replace(digest, b"\\ud800"))
+    assert (relay.relay(), stored(other), kept()) == (2, True, [])
+
+
+@pytest.mark.parametrize("damage", [(b'"fields":[[', b'"fields":[],"x":[['), (b'"0","default"', b'"0","default\t"')])
+def test_a_workflow_whose_entry_is_damaged_is_found_and_can_be_cancelled(
+    away: Any, damage: tuple[bytes, bytes]
+) -> None:
+    with away(), transaction.atomic():
+        handle = chain(receipt.s(1), receipt.s(2)).enqueue()
+        other = receipt.enqueue(2)
+    row = rows("default").first()
+    assert damage[0] in bytes(row.data)
+    rows("default").filter(pk=row.pk).update(data=bytes(row.data).replace(*damage))
+    assert (relay.relay(), stored(other), rows("default").get().is_held) == (1, True, True)
+    found = get_workflow(handle.id)
+    assert found.state == "deferred"
+    found.cancel()
+    assert (found.state, kept()) == ("cancelled", [])
 
 
 def test_a_damaged_queue_holds_up_only_its_own_entries(away: Any) -> None:

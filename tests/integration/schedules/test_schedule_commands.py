@@ -10,7 +10,7 @@ from django.test import override_settings
 from django_jobs import schedules
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.models import Schedule
+from django_jobs.models import AuditEntry, Schedule
 from django_jobs.stores import use_store
 
 pytestmark = pytest.mark.django_db
@@ -63,3 +63,23 @@ def test_run_enqueues_the_job_once_now(redis_store):
 def test_an_unknown_schedule_is_an_error_that_names_the_others():
     with pytest.raises(CommandError, match="settings:nightly"):
         jobs("run", "weekly")
+
+
+def test_a_schedule_is_paused_and_resumed_by_its_id_or_name():
+    entry = schedules.get_entry("settings:nightly")
+    assert json.loads(jobs("pause", "--schedule", "nightly", "--json")) == {"paused": {"schedule": entry.id}}
+    assert schedules.paused_at(entry) is not None
+    assert "settings:nightly" in jobs("paused")
+    assert "settings:nightly: resumed." in jobs("resume", "--schedule", entry.id)
+    assert schedules.paused_at(entry) is None
+    assert [(each.verb, each.kind, each.subject) for each in AuditEntry.objects.order_by("id")] == [
+        ("pause", "schedule", entry.id),
+        ("resume", "schedule", entry.id),
+    ]
+
+
+@pytest.mark.parametrize("more", [("default",), ("--job", "tests.greet"), ("--for", "5"), ("--reason", "night")])
+def test_a_schedule_is_paused_alone_and_until_it_is_resumed(more):
+    with pytest.raises(CommandError, match="until somebody resumes it"):
+        jobs("pause", "--schedule", "nightly", *more)
+    assert schedules.paused_at(schedules.get_entry("nightly")) is None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 
 import pytest
@@ -484,6 +485,39 @@ def test_a_job_that_comes_while_the_command_asks_is_left_alone(
     jobs("delete", "--query", "state:dead")
     assert state_of(console_store, shown) is None
     assert state_of(console_store, later[0]) is State.DEAD
+
+
+def test_the_question_is_not_on_the_output_that_programs_read(
+    console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filler.make(State.DEAD)
+    monkeypatch.setattr("sys.stdin", StringIO("y\n"))
+    call_command("jobs", "retry", "--query", "state:dead", "--json")
+    out, err = capsys.readouterr()
+    assert json.loads(out)["moved"] == 1
+    assert "Retry all that match?" in err
+
+
+def test_an_output_that_is_not_utf8_has_escapes_for_what_it_cannot_hold(console_store: Store) -> None:
+    jobs("pause", "default", "--reason", "café …")
+    for options, shown in (((), "caf\xe9 \\u2026"), (("--json",), "caf\\u00e9 \\u2026")):
+        with BytesIO() as raw, TextIOWrapper(raw, encoding="latin-1") as out:
+            call_command("jobs", "paused", *options, stdout=out)
+            assert shown in raw.getvalue().decode("latin-1")
+
+
+def test_it_is_no_error_that_nobody_reads_the_output_to_its_end(console_store: Store) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as out:
+        call_command("jobs", "pause", "default", stdout=out)
+    assert console_store.stats(["default"])[0].paused
+
+
+@pytest.mark.parametrize("words", [("pause", "default", "--reason"), ("show",), ("list", "dead", "--query")])
+def test_an_argument_that_is_not_utf8_is_refused(console_store: Store, words: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match=r"'caf\\udce9' is not UTF-8"):
+        jobs(*words, os.fsdecode(b"caf\xe9"))
 
 
 def test_the_history_says_if_there_is_more_of_it(console_store: Store) -> None:
