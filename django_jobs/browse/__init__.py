@@ -44,6 +44,5 @@ from django_jobs.browse.workflows import (
     that_cannot_go_on,
     workflow,
     workflow_of,
-    workflows,
 )
 from django_jobs.stores.values.lists import GROUPED

@@ -173,5 +173,5 @@ class Console:
         """Write an entry of the audit log for the user of this request, and return its sentence, which pages show as
         the result.  `details`: see `audit.Act`."""
         act = audit.Act(verb, kind, subject, details)
-        audit.record(audit.Actor(self.request.user.get_username(), audit.Source.ADMIN), act)
+        audit.record(self.request.user.get_username(), audit.Source.ADMIN, act)
         return acts.sentence(act)

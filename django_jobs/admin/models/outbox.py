@@ -111,8 +111,7 @@ class OutboxEntryAdmin(LookedAtAdmin):
 
     def _record(self, request: HttpRequest, verb: str, done: Any) -> None:
         if done:
-            actor = audit.Actor(request.user.get_username(), audit.Source.ADMIN)
-            audit.record(actor, audit.outbox_act(verb, done))
+            audit.record(request.user.get_username(), audit.Source.ADMIN, audit.outbox_act(verb, done))
 
     def get_model_perms(self, request: HttpRequest) -> dict[str, bool]:
         """Return nothing while OUTBOX is off: then the menu does not name the table."""

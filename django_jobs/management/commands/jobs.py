@@ -38,7 +38,7 @@ class Command(BaseCommand):
                 raise CommandError(f"{error}{hint}.") from error
             raise
         for act in answer.acts:
-            audit.record(audit.Actor(audit.shell_user(), audit.Source.COMMAND), act)
+            audit.record(audit.shell_user(), audit.Source.COMMAND, act)
         self.stdout.write(
             json.dumps(answer.data, indent=2, ensure_ascii=False, default=str) if options["json"] else answer.text
         )
