@@ -14,22 +14,3 @@ from django_jobs.archive.rows import (
     with_tag,
 )
 from django_jobs.archive.writing import BATCH, Rows, prepare, write, write_rows
-
-__all__ = [
-    "BATCH",
-    "Cursor",
-    "Rows",
-    "Searched",
-    "chosen",
-    "find",
-    "found",
-    "found_many",
-    "info_of",
-    "page",
-    "prepare",
-    "prune",
-    "search",
-    "with_tag",
-    "write",
-    "write_rows",
-]

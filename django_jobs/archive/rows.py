@@ -79,18 +79,20 @@ def page(
     """Return a page of the history, newest first, and where the next one begins (None = this is the last).
 
     A page of a tag may have fewer jobs than `limit`, if jobs have ended again without it."""
-    if tag:
-        return _tagged(tag, names, status, cursor, limit)
-    rows: QuerySet[ArchivedJob] = ArchivedJob.objects.order_by("-ended_at", "-pk")
-    if wanted := _all_names(names):
-        rows = rows.filter(name__in=wanted)
-    if status:
-        rows = rows.filter(status=status)
+    rows: QuerySet[Any]
+    if tag:  # in the order of the index of tags
+        rows, of_job, key = ArchivedTag.objects.filter(tag=text(tag)).select_related("job"), "job__", "job_id"
+    else:
+        rows, of_job, key = ArchivedJob.objects.all(), "", "pk"
+    wanted = {"name__in": [text(name) for name in _all_names(names)], "status": status}
+    rows = rows.filter(**{f"{of_job}{column}": value for column, value in wanted.items() if value})
     if cursor is not None:
-        rows = rows.filter(_is_behind(cursor, "pk"))
-    found = list(rows[: limit + 1])
-    after = Cursor(found[limit - 1].ended_at, found[limit - 1].pk) if len(found) > limit else None
-    return [info_of(row) for row in found[:limit]], after
+        rows = rows.filter(_is_behind(cursor, key))
+    found: list[Any] = list(rows.order_by("-ended_at", f"-{key}")[: limit + 1])
+    after = Cursor(found[limit - 1].ended_at, getattr(found[limit - 1], key)) if len(found) > limit else None
+    # Not in the query: PostgreSQL would then read all jobs of a frequent tag, and sort them.
+    some = [each.job for each in found[:limit] if each.ended_at == each.job.ended_at] if tag else found[:limit]
+    return [info_of(row) for row in some], after
 
 
 def chosen(
@@ -155,23 +157,6 @@ def _is_behind(cursor: Cursor, key: str) -> Q:
     """Return the condition for what follows the cursor; `key`: the column with the key of the job."""
     same = Q(ended_at=cursor.ended_at) & Q(**{f"{key}__gte": cursor.pk})
     return Q(ended_at__lte=cursor.ended_at) & ~same
-
-
-def _tagged(
-    tag: str, names: Iterable[str], status: str, cursor: Cursor | None, limit: int
-) -> tuple[list[JobInfo], Cursor | None]:
-    """The same of the jobs with a tag, in the order of the index of tags."""
-    tags = ArchivedTag.objects.filter(tag=text(tag)).order_by("-ended_at", "-job_id").select_related("job")
-    if wanted := _all_names(names):
-        tags = tags.filter(job__name__in=wanted)
-    if status:
-        tags = tags.filter(job__status=status)
-    if cursor is not None:
-        tags = tags.filter(_is_behind(cursor, "job_id"))
-    found = list(tags[: limit + 1])
-    after = Cursor(found[limit - 1].ended_at, found[limit - 1].job_id) if len(found) > limit else None
-    # Not in the query: PostgreSQL would then read all jobs of a frequent tag, and sort them.
-    return [info_of(each.job) for each in found[:limit] if each.ended_at == each.job.ended_at], after
 
 
 def with_tag(rows: QuerySet[ArchivedJob], tag: str) -> QuerySet[ArchivedJob]:

@@ -131,14 +131,14 @@ class Match:
             return False
         if not Span(self.since, self.before).has(info.at) or not self.shows(info):
             return False
-        return fulfils(info, terms_of(self.terms), arguments=self.arguments) and self._has_text(info)
+        if not fulfils(info, terms_of(self.terms), arguments=self.arguments):
+            return False
+        text = self.text.casefold()
+        return not text or text in payloads.searchable_text(info, arguments=self.arguments).casefold()
 
     def shows(self, info: JobInfo) -> bool:
         """Return whether the user may see jobs of this type."""
         return not self.types or not names_in(self.types).isdisjoint(registry.names_of(name_of(info.record)))
-
-    def _has_text(self, info: JobInfo) -> bool:
-        return not self.text or self.text.casefold() in self._text(info).casefold()
 
     def accepts_error(self, text: str) -> bool:
         """Return whether jobs with this signature match.  A reader who may not see arguments filters by keys only,
@@ -146,9 +146,6 @@ class Match:
         if self.terms and self._error_class and not may_be_of(text, self._error_class):
             return False
         return not self.error or self.error == error_key(text) or (self.arguments and self.error == text)
-
-    def _text(self, info: JobInfo) -> str:
-        return payloads.searchable_text(info, arguments=self.arguments)
 
 
 def readable_by(filters: Mapping[str, Any], *, arguments: bool) -> dict[str, Any]:

@@ -24,15 +24,6 @@ IDLE = 5 * 60_000
 _LOOKED_AT, _AT_ONCE = 2000, 200
 
 
-class WorkflowPage(NamedTuple):
-    """A part of the list, newest first."""
-
-    rows: list[WorkflowInfo]
-    #: how many workflows and batches there are.
-    total: int
-    offset: int
-
-
 class Found(NamedTuple):
     """A part of the list, newest first, of those that match."""
 
@@ -72,12 +63,6 @@ class Older:
             return False
         info = known_workflow(id)
         return info is not None and bool(_halt_of(info, get_store().now()))
-
-
-def workflows(offset: int = 0, limit: int = PAGE) -> WorkflowPage:
-    """Return workflows and batches, newest first.  Three round trips, whatever their sizes."""
-    store = get_store()
-    return WorkflowPage(reading.page(store, offset, limit), store.count_workflows(), offset)
 
 
 def find_workflows(state: str = "", kind: str = "", after: str = "", limit: int = PAGE) -> Found:

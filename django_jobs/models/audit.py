@@ -60,14 +60,6 @@ class ObjectKind(models.TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
-    """Name of the user, the API token or the shell user that acts."""
-
-    name: str
-    source: Source
-
-
-@dataclass(frozen=True, slots=True)
 class Act:
     """What was done.  `details` are JSON values; the keys that the History page knows:
 
@@ -107,21 +99,23 @@ class AuditEntry(models.Model):
         return f"{self.actor}: {self.verb} {self.kind} {self.subject}"
 
 
-def record(actor: Actor, act: Act) -> None:
-    """Write an entry.  The act is done: if the database cannot be written, that is logged and not raised."""
+def record(actor: str, source: Source, act: Act) -> None:
+    """Write an entry.  The act is done: if the database cannot be written, that is logged and not raised.
+
+    `actor`: the name of the user, the API token or the user of a shell."""
     using = router.db_for_write(AuditEntry)
     try:
         with savepoint(using):
-            write(actor, act)
+            write(actor, source, act)
     except (DatabaseError, ImproperlyConfigured) as error:
-        logger.warning(_LOST, error, extra={"audit": f"{actor.name}: {act.verb} {act.kind} {act.subject}"})
+        logger.warning(_LOST, error, extra={"audit": f"{actor}: {act.verb} {act.kind} {act.subject}"})
 
 
-def write(actor: Actor, act: Act) -> None:
+def write(actor: str, source: Source, act: Act) -> None:
     """Write an entry.  Raises DatabaseError."""
     AuditEntry(
-        actor=clean(actor.name, 254),
-        source=actor.source,
+        actor=clean(actor, 254),
+        source=source,
         verb=act.verb[:40],
         kind=act.kind,
         subject=clean(act.subject, 300),
@@ -157,8 +151,8 @@ def bulk_details(operation: Operation) -> dict[str, Any]:
 def write_end(operation: Operation) -> None:
     """Write the end of a bulk operation that went on in the background.  Raises DatabaseError: then it is tried again
     later."""
-    actor = Actor(operation.user, Source.HTTP if operation.over_http else Source.ADMIN)
-    write(actor, Act(operation.verb, ObjectKind.BULK, operation.id, bulk_details(operation)))
+    source = Source.HTTP if operation.over_http else Source.ADMIN
+    write(operation.user, source, Act(operation.verb, ObjectKind.BULK, operation.id, bulk_details(operation)))
 
 
 def outbox_act(verb: str, entries: Sequence[Any]) -> Act:

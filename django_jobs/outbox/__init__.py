@@ -16,22 +16,3 @@ from django_jobs.outbox.entries import (
 )
 from django_jobs.outbox.kept import Kept
 from django_jobs.outbox.reading import accepted, backlog, find_row
-
-__all__ = [
-    "Entry",
-    "EntryKind",
-    "Fields",
-    "Kept",
-    "UnreadableRow",
-    "accepted",
-    "age",
-    "backlog",
-    "find_row",
-    "is_waited_for",
-    "kept_of",
-    "remove",
-    "rows",
-    "unpack",
-    "write",
-    "written_at",
-]

@@ -17,19 +17,3 @@ from django_jobs.remote.type_cache import (
     tell,
     type_names,
 )
-
-__all__ = [
-    "REFRESH",
-    "be_told",
-    "definition_of",
-    "forget",
-    "known",
-    "last_pull_queues",
-    "left_to_pull_workers",
-    "look_for",
-    "pull_queues",
-    "read",
-    "replace_types",
-    "tell",
-    "type_names",
-]

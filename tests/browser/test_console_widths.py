@@ -14,7 +14,7 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
 from django_jobs.models import Schedule
-from django_jobs.models.audit import Act, Actor, ObjectKind, Source, record
+from django_jobs.models.audit import Act, ObjectKind, Source, record
 from django_jobs.operations import bulk
 from django_jobs.stores.redis import Store
 from tests.browser.conftest import SIZES
@@ -111,7 +111,8 @@ def test_no_table_scrolls_sideways_on_a_phone(console_store: Store, open_page: C
     bulk.start("revive", State.DEAD, Match(name="shop.send_receipt"), user="somebody.with.a.long.name@example.com")
     ids = [["default", f"01J{n:09d}"] for n in range(40)]
     record(
-        Actor("somebody.with.a.long.name@example.com", Source.HTTP),
+        "somebody.with.a.long.name@example.com",
+        Source.HTTP,
         Act("kill", ObjectKind.JOB, "default", {"ids": ids}),
     )
     page = open_page("", "phone")

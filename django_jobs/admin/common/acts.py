@@ -16,8 +16,10 @@ from django_jobs.admin.common import labels
 from django_jobs.admin.common.labels import Text
 from django_jobs.core.values import State
 from django_jobs.formatting import exact
-from django_jobs.models.audit import AuditEntry, ObjectKind
+from django_jobs.models.audit import Act, AuditEntry, ObjectKind
 
+#: What was done, as it is written, or as it was read.
+Entry = Act | AuditEntry
 #: Jobs that are named in a row.
 SHOWN = 20
 
@@ -56,19 +58,19 @@ def kind_label(kind: str) -> str:
     return str(dict(ObjectKind.choices).get(kind, kind))
 
 
-def ids_of(entry: AuditEntry) -> list[tuple[str, str]]:
+def ids_of(entry: Entry) -> list[tuple[str, str]]:
     """Return queue and id of the jobs that an entry names."""
     ids = _details(entry).get("ids")
     found = [each for each in ids if isinstance(each, list) and len(each) == 2] if isinstance(ids, list) else []
     return [(str(queue), str(id)) for queue, id in found if queue and id]
 
 
-def number_of(entry: AuditEntry) -> int:
+def number_of(entry: Entry) -> int:
     """Return how many jobs were moved or asked to stop."""
     return max(_whole(entry, "moved") + _whole(entry, "asked"), len(ids_of(entry)))
 
 
-def sentence(entry: AuditEntry, *, arguments: bool = True) -> str:
+def sentence(entry: Entry, *, arguments: bool = True) -> str:
     """Return what was done, in one or two sentences.  `arguments`: the reader may see them."""
     write = _SENTENCES.get((entry.kind, entry.verb))
     if write is not None:
@@ -80,7 +82,7 @@ def sentence(entry: AuditEntry, *, arguments: bool = True) -> str:
     return f"{kind_label(entry.kind)} {_name(entry)}: {verb_label(entry.verb)}"
 
 
-def facts(entry: AuditEntry, *, arguments: bool) -> list[str]:
+def facts(entry: Entry, *, arguments: bool) -> list[str]:
     """Return more about it: reason, times, and what was before and after.  `arguments`: the reader may see them."""
     details, found = _details(entry), []
     if reason := details.get("reason"):
@@ -98,13 +100,13 @@ def facts(entry: AuditEntry, *, arguments: bool) -> list[str]:
     return found + _changes(details.get("changes"))
 
 
-def _report(entry: AuditEntry) -> str:
+def _report(entry: Entry) -> str:
     return labels.report(
         entry.verb, _whole(entry, "moved"), _whole(entry, "asked"), _whole(entry, "held"), _whole(entry, "taken")
     )
 
 
-def _bulk(entry: AuditEntry, arguments: bool) -> str:
+def _bulk(entry: Entry, arguments: bool) -> str:
     details = _details(entry)
     match, query = details.get("filter"), {"terms": str(details.get("query") or "")}
     shown = browse.readable_by(match, arguments=arguments) if isinstance(match, dict) else {}
@@ -129,27 +131,27 @@ def _filter(key: str, value: Any) -> str:
     return str(value) if key == "terms" else f"{key}={value}"
 
 
-def _edited(entry: AuditEntry) -> str:
+def _edited(entry: Entry) -> str:
     if _whole(entry, "moved"):
         return _("The job was queued with new arguments.")
     return _("The job has new arguments and is still waiting.")
 
 
-def _where(entry: AuditEntry) -> str:
+def _where(entry: Entry) -> str:
     name = _details(entry).get("job_type")
     return _("%(name)s in %(queue)s") % {"name": name, "queue": entry.subject} if name else entry.subject
 
 
-def _job(entry: AuditEntry) -> str:
+def _job(entry: Entry) -> str:
     job = _details(entry).get("job")
     return str(job[1]) if isinstance(job, list) and len(job) == 2 else ""
 
 
-def _name(entry: AuditEntry) -> str:
+def _name(entry: Entry) -> str:
     return str(_details(entry).get("name") or entry.subject)
 
 
-_SENTENCES: Mapping[tuple[str, str], Callable[[AuditEntry], str]] = {
+_SENTENCES: Mapping[tuple[str, str], Callable[[Entry], str]] = {
     (ObjectKind.JOB, "edit"): _edited,
     (ObjectKind.JOB, "replay"): lambda entry: _("The job was enqueued again as job %(id)s.") % {"id": _job(entry)},
     (ObjectKind.JOB, "enqueue"): lambda entry: (
@@ -208,10 +210,10 @@ def _shown(value: Any) -> str:
     return "—" if value in (None, "", [], {}) else str(value)
 
 
-def _details(entry: AuditEntry) -> dict[str, Any]:
+def _details(entry: Entry) -> dict[str, Any]:
     return entry.details if isinstance(entry.details, dict) else {}
 
 
-def _whole(entry: AuditEntry, key: str) -> int:
+def _whole(entry: Entry, key: str) -> int:
     value = _details(entry).get(key)
     return int(value) if isinstance(value, int | float) else 0

@@ -19,8 +19,8 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable a
     audit_hidden: ClassVar[frozenset[str]] = frozenset()
 
     def audit(self, request: HttpRequest, verb: str, row: Model, **details: Any) -> None:
-        actor = audit.Actor(request.user.get_username(), audit.Source.ADMIN)
-        audit.record(actor, audit.Act(verb, self.audit_kind, self.audit_subject(row), {"name": str(row), **details}))
+        act = audit.Act(verb, self.audit_kind, self.audit_subject(row), {"name": str(row), **details})
+        audit.record(request.user.get_username(), audit.Source.ADMIN, act)
 
     def audit_subject(self, row: Model) -> str:
         """Return how entries name this row."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from time import time_ns
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
@@ -15,7 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from django_jobs import browse, operations
-from django_jobs.admin.common import labels, permissions
+from django_jobs.admin.common import acts, labels, permissions
 from django_jobs.admin.common.addresses import quote
 from django_jobs.admin.common.navigation import Section, navigation
 from django_jobs.core.values import State
@@ -30,6 +31,25 @@ from django_jobs.stores.values.lists import FailureGroup, FailureKind
 Row = TypeVar("Row")
 #: Tabs whose pages need only the database.
 WITHOUT_STORE = frozenset({"history"})
+#: No list has more pages than this; a higher number is a mistake.
+LAST_PAGE = 10**9
+
+
+def read_number(text: str | None, default: int = 1) -> int:
+    """Return a number in a URL; the default for anything else."""
+    return min(int(text), LAST_PAGE) if text and text.isascii() and text.isdigit() and len(text) < 12 else default
+
+
+def page_links(number: int, pages: int, query: Mapping[str, str] = {}, anchor: str = "") -> list[tuple[str, str]]:
+    """Return (label, address) of the first, the last and the nearby pages; the address is "" for the current page."""
+    links: list[tuple[str, str]] = []
+    previous = 0
+    for at in sorted({1, pages, *range(max(1, number - 3), min(pages, number + 3) + 1)}) if pages > 1 else ():
+        if at > previous + 1:
+            links.append(("…", ""))
+        links.append((str(at), "" if at == number else f"?{urlencode({'p': at, **query})}{anchor}"))
+        previous = at
+    return links
 
 
 class Console:
@@ -83,12 +103,14 @@ class Console:
     def sees_arguments(self) -> bool:
         return self.may(permissions.ARGUMENTS)
 
-    def part(self, rows: Sequence[Row], size: int) -> tuple[Sequence[Row], dict[str, Any]]:
-        """Return the rows of the page that was asked for, and what _pages.html shows."""
-        asked = self.request.GET.get("p", "")
-        number = max(1, -(-len(rows) // size))
-        page = min(max(1, int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 1), number)
-        return rows[(page - 1) * size : page * size], {"page": page, "pages": range(1, number + 1)}
+    def part(
+        self, rows: Sequence[Row], size: int, query: Mapping[str, str] = {}, anchor: str = ""
+    ) -> tuple[Sequence[Row], dict[str, Any]]:
+        """Return the rows of the page that was asked for, and what _pages.html shows.  `query`: what else the address
+        of this list says."""
+        pages = max(1, -(-len(rows) // size))
+        page = min(max(1, read_number(self.request.GET.get("p"))), pages)
+        return rows[(page - 1) * size : page * size], {"page_links": page_links(page, pages, query, anchor)}
 
     def require(self, permission: str) -> None:
         if not self.may(permission):
@@ -147,7 +169,9 @@ class Console:
         messages.add_message(self.request, level, message)
         return HttpResponseRedirect(url)
 
-    def log(self, verb: str, kind: audit.ObjectKind, subject: str, **details: Any) -> None:
-        """Write an entry of the audit log for the user of this request.  `details`: see `audit.Act`."""
-        actor = audit.Actor(self.request.user.get_username(), audit.Source.ADMIN)
-        audit.record(actor, audit.Act(verb, kind, subject, details))
+    def log(self, verb: str, kind: audit.ObjectKind, subject: str, **details: Any) -> str:
+        """Write an entry of the audit log for the user of this request, and return its sentence, which pages show as
+        the result.  `details`: see `audit.Act`."""
+        act = audit.Act(verb, kind, subject, details)
+        audit.record(self.request.user.get_username(), audit.Source.ADMIN, act)
+        return acts.sentence(act)

@@ -15,7 +15,7 @@ from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.errors import shown_error
-from django_jobs.admin.jobs.filters import notes_of, times_text
+from django_jobs.admin.jobs.filters import times_text
 from django_jobs.admin.jobs.forms import AgainForm, KillForm, OnceForm, RescheduleForm
 from django_jobs.admin.jobs.rows import row
 from django_jobs.browse import PAGE, Match
@@ -108,7 +108,7 @@ def confirm(
         "label": labels.verb_label(verb, state),
         "what": what,
         "sample": [row(info, arguments=console.sees_arguments) for info in counted.sample] if counted else [],
-        "notes": notes_of(counted.notes) if counted else [],
+        "notes": counted.notes.texts() if counted else [],
         "match": match,
         "error": shown_error(console, state, match),
         "narrowed": everything and (match.needs_scan or match.span is not None),

@@ -57,9 +57,7 @@ def post(console: Console, operation: bulk.Operation) -> HttpResponse:
     url = console.url("bulk_operation", operation.id)
     if console.request.POST.get("do") == "stop":
         bulk.stop(operation.id)
-        said = _("The operation stops after the current batch.")
-        console.log("stop", ObjectKind.BULK, operation.id)
-        return console.back(url, messages.SUCCESS, said)
+        return console.back(url, messages.SUCCESS, console.log("stop", ObjectKind.BULK, operation.id))
     bulk.drive(operation.id, STRETCH)
     bulk.tell_ended()
     response = HttpResponse(status=303)

@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs.filters import notes_of
 from django_jobs.admin.jobs.listing import jobs_of
 from django_jobs.admin.jobs.page import why_of
 from django_jobs.admin.jobs.rows import ListRow, error_cell, row
@@ -41,7 +40,7 @@ def search_page(console: Console) -> HttpResponse:
         others = [info for info in jobs_of(found) if exact is None or (info.queue, info.id) != (exact.queue, exact.id)]
         context |= {
             "search": found,
-            "notes": notes_of(found.notes),
+            "notes": found.notes.texts(),
             "archive": get_settings().archive is not None and urlencode({"q": text}),
             "exact": shown(console, exact) if exact else None,
             "why": why_of(console, exact) if exact else None,

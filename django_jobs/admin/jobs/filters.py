@@ -9,17 +9,14 @@ from urllib.parse import urlencode
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.sorting import Column
 from django_jobs.browse import Match
-from django_jobs.browse.query.terms import Notes
 from django_jobs.core.values import State
 from django_jobs.exceptions import InvalidQuery
-from django_jobs.formatting import number
 from django_jobs.stores.values.lists import TIMED
 
 #: Maximum length of a filter: a name has up to 200 characters, and so has an id.
@@ -134,21 +131,6 @@ def query_of(match: Match) -> dict[str, str]:
 def times_text(state: State, match: Match) -> str:
     """Return the stretch of time that jobs are filtered by, with the name of the time; "" for any time."""
     return f"{labels.TIMES[state]}: {labels.span_text(match.since, match.before)}" if match.span else ""
-
-
-def notes_of(notes: Notes) -> list[str]:
-    """Return what a search has learnt about the terms of its query."""
-    said = [] if notes.has_argument else [_("No job that was checked has %(argument)s.") % {"argument": notes.paths}]
-    if notes.unknown:
-        text = ngettext(
-            "Of %(n)s of these jobs, only keyword arguments that are not hidden were searched: "
-            "this process does not know its type.",
-            "Of %(n)s of these jobs, only keyword arguments that are not hidden were searched: "
-            "this process does not know their types.",
-            notes.unknown,
-        )
-        said.append(text % {"n": number(notes.unknown)})
-    return said
 
 
 def headings(state: State, columns: list[str], chosen: Filter, *, searched: bool) -> list[Column]:

@@ -9,9 +9,9 @@ from django.http import Http404, HttpResponse, QueryDict
 
 from django_jobs import browse
 from django_jobs.admin.common import labels
-from django_jobs.admin.common.console import Console
+from django_jobs.admin.common.console import Console, page_links, read_number
 from django_jobs.admin.jobs import actions, errors, saved
-from django_jobs.admin.jobs.filters import Filter, context_of, headings, notes_of, query_of, read_filter
+from django_jobs.admin.jobs.filters import Filter, context_of, headings, query_of, read_filter
 from django_jobs.admin.jobs.rows import columns, row
 from django_jobs.browse import Match
 from django_jobs.core import registry
@@ -23,8 +23,6 @@ from django_jobs.stores.values.sizes import grouped
 
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
-#: No list has more pages than this; a higher number is a mistake.
-LAST_PAGE = 10**9
 
 
 def job_list(console: Console, state: str) -> HttpResponse:
@@ -35,11 +33,6 @@ def job_list(console: Console, state: str) -> HttpResponse:
     if console.request.method == "POST" and not chosen.problems:
         return saved.post(console, State(state), chosen) or actions.post(console, State(state), chosen.match)
     return show(console, State(state), chosen)
-
-
-def number(text: str | None, default: int = 1) -> int:
-    """Return a number in a URL; the default for anything else."""
-    return min(int(text), LAST_PAGE) if text and text.isascii() and text.isdigit() and len(text) < 12 else default
 
 
 def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
@@ -91,20 +84,20 @@ def is_exact(console: Console, state: State, match: Match) -> bool:
 
 def paged(console: Console, state: State, chosen: Filter, query: QueryDict) -> dict[str, Any]:
     match, reverse = chosen.match, chosen.reverse
-    number_, after = number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
+    number, after = read_number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
     if match.needs_scan:
         page = browse.selected(state, match, after, console.groups(state, match), reverse=reverse)
     else:
         queue = match.queue or None
         page = browse.page(
-            state, queue, number_, after, counted=console.counted, span=match.span, reverse=reverse
+            state, queue, number, after, counted=console.counted, span=match.span, reverse=reverse
         )  # fmt: skip
     return {
         "page": page,
         "columns": headings(state, columns(state), chosen, searched=False),
         "rows": [row(info, arguments=console.sees_arguments) for info in page.jobs],
         "total": page.total,
-        "page_links": page_links(page, chosen.query),
+        "page_links": page_links(page.number, page.pages, chosen.query),
         "first_page": f"?{urlencode(chosen.query)}" if after else "",
         "next_page": f"?{urlencode(chosen.query | {'after': page.following})}" if page.following else "",
         **errors.one_error(console, state, chosen),
@@ -122,7 +115,7 @@ def searched(console: Console, state: State, chosen: Filter) -> dict[str, Any]:
     exact = browse.find(match.text, names) if match.text and not match.terms else None
     return {
         "search": found,
-        "notes": notes_of(found.notes),
+        "notes": found.notes.texts(),
         "exact": row(exact, arguments=console.sees_arguments) if exact else None,
         "exact_state": labels.STATES[exact.state] if exact else "",
         "columns": headings(state, columns(state), chosen, searched=True),
@@ -153,18 +146,3 @@ def tags(console: Console, state: State, match: Match) -> dict[str, Any]:
         "group_verbs": errors.GROUP_VERBS,
         "total_of_state": console.counted.counts[state],
     }
-
-
-def page_links(page: browse.Page, query: dict[str, str]) -> list[tuple[str, str]]:
-    """Return (label, address) of the first, the last and the nearby pages; the address is "" for the current page."""
-    if page.pages < 2:
-        return []
-    near = {1, page.pages, *range(max(1, page.number - 3), min(page.pages, page.number + 3) + 1)}
-    links: list[tuple[str, str]] = []
-    previous = 0
-    for at in sorted(near):
-        if at > previous + 1:
-            links.append(("…", ""))
-        links.append((str(at), "" if at == page.number else f"?{urlencode(query | {'p': str(at)})}"))
-        previous = at
-    return links

@@ -188,13 +188,16 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
     form = ArgumentsForm(console.request.POST or None, initial={"arguments": text})
     if console.request.method == "POST" and form.is_valid():
         try:
-            run, again = "wait" not in console.request.POST, form.cleaned_data["start_again"]
-            said = edit(queue, id, form.cleaned_data["arguments"], run=run, start_again=again)
+            call, run = form.cleaned_data["arguments"], "wait" not in console.request.POST
+            if run:
+                operations.edit_and_revive(queue, id, *call, start_again=form.cleaned_data["start_again"])
+            else:
+                operations.edit(queue, id, *call)
         except (InvalidArguments, PayloadError, UnknownJob, JobNotFound, JobMoved, DuplicateJob) as error:
             form.add_error("arguments", str(error))
         else:
-            details = audit.edit_details(info, form.cleaned_data["arguments"])
-            console.log("edit", ObjectKind.JOB, queue, ids=[[queue, id]], moved=int(run), **details)
+            details = audit.edit_details(info, call)
+            said = console.log("edit", ObjectKind.JOB, queue, ids=[[queue, id]], moved=int(run), **details)
             return console.back(console.url("job", queue, id), messages.SUCCESS, said)
     definition = registry.find(job.name)
     context = {
@@ -207,12 +210,3 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
         "once": operations.may_have_started(info),
     }
     return console.render("edit.html", _("Edit arguments"), context, here=info.state.value)
-
-
-def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bool, start_again: bool) -> str:
-    """Save the arguments, and return a sentence that reports it."""
-    if run:
-        operations.edit_and_revive(queue, id, *call, start_again=start_again)
-        return _("The job was queued with new arguments.")
-    operations.edit(queue, id, *call)
-    return _("The job has new arguments and is still waiting.")

@@ -22,7 +22,6 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.common import labels
-from django_jobs.admin.jobs.filters import notes_of
 from django_jobs.archive import with_tag
 from django_jobs.archive.values import as_stored
 from django_jobs.archive.values import text as as_text
@@ -175,7 +174,7 @@ def as_time(day: date) -> datetime:
 def searched(request: HttpRequest, rows: Rows, match: Match) -> Rows:
     """Return those of the first of these rows that match.  Says how many were checked, and how to go on."""
     found, notes = search(rows, match, limit=LISTED)
-    said = [_("%(number)s archived jobs were checked.") % {"number": number(found.checked)}, *notes_of(notes)]
+    said = [_("%(number)s archived jobs were checked.") % {"number": number(found.checked)}, *notes.texts()]
     if found.following:
         kept = (str(term) for term in parse(request.GET.get("q", "")) if term.field != "before")
         on = request.GET.dict() | {"q": " ".join([*kept, f"before:{iso(found.following.ms)}"])}

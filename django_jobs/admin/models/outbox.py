@@ -75,7 +75,9 @@ class OutboxEntryAdmin(LookedAtAdmin):
         chosen = list(queryset)
         if not is_confirmed and (old := [row for row in chosen if kept.is_old(row)]):
             return self._ask(request, len(chosen), old)
-        self._report(request, "send", kept.send([row.pk for row in chosen], run_twice=is_confirmed).done)
+        done = kept.send([row.pk for row in chosen], run_twice=is_confirmed).done
+        self._record(request, "send", done)
+        self.message_user(request, labels.outbox_report("send", len(done)))
         return None
 
     def _ask(self, request: HttpRequest, chosen: int, old: list[OutboxEntry]) -> HttpResponse:
@@ -105,14 +107,9 @@ class OutboxEntryAdmin(LookedAtAdmin):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
         self._record(request, "delete", kept.delete(queryset.values_list("pk", flat=True)).done)
 
-    def _report(self, request: HttpRequest, verb: str, done: Any) -> None:
-        self._record(request, verb, done)
-        self.message_user(request, labels.outbox_report(verb, len(done)))
-
     def _record(self, request: HttpRequest, verb: str, done: Any) -> None:
         if done:
-            actor = audit.Actor(request.user.get_username(), audit.Source.ADMIN)
-            audit.record(actor, audit.outbox_act(verb, done))
+            audit.record(request.user.get_username(), audit.Source.ADMIN, audit.outbox_act(verb, done))
 
     def get_model_perms(self, request: HttpRequest) -> dict[str, bool]:
         """Return nothing while OUTBOX is off: then the menu does not name the table."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
@@ -18,7 +17,6 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
 from django_jobs.admin.common.sorting import Column, Sorting, columns_of, read_sorting
 from django_jobs.admin.jobs.forms import PAUSE_FOR, PauseForm, end_of
-from django_jobs.admin.jobs.listing import number
 from django_jobs.admin.pages import overview, trends
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.browse.trends import queue_trends, type_trends
@@ -59,23 +57,18 @@ def queue_list(console: Console) -> HttpResponse:
     by, can_sort = read_sorting(console.request.GET, list(COLUMNS)), not console.counted.missing
     if by.key and can_sort:
         names = sorted(names, key=lambda name: value_of(console.counted.queues[name], by.key), reverse=by.descending)
-    pages = max(1, -(-len(names) // LIVE_QUEUES))
-    at = min(number(console.request.GET.get("p")), pages)
-    shown = names[(at - 1) * LIVE_QUEUES : at * LIVE_QUEUES]
+    shown, pages = console.part(names, LIVE_QUEUES, ({"q": wanted} if wanted else {}) | by.query)
     counted = dict(console.counted.queues)
     if missing := [name for name in shown if name not in counted]:
         counted |= {stats.queue: stats for stats in browse.queue_stats(missing)}
     drawn = queue_trends(shown, "day")
-    context = {
+    context = pages | {
         "rows": [queue_row(counted[name]) | {"spark": trends.sparkline(drawn[name])} for name in shown],
         "counted_at": console.counted.at,
         "number": len(names),
         "columns": headings(by, wanted, can_sort=can_sort),
         "by": by,
-        "kept": urlencode(({"q": wanted} if wanted else {}) | by.query),
         "q": wanted,
-        "page": at,
-        "pages": range(1, pages + 1) if pages > 1 else [],
         "may_pause": console.may(permissions.PAUSE),
         "pause_for": PAUSE_FOR.items(),
     }

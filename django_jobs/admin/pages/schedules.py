@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
-from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
@@ -18,7 +17,7 @@ from django_jobs import schedules
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
-from django_jobs.enqueueing.handle import DEFERRED
+from django_jobs.enqueueing.handle import DEFERRED, JobHandle
 from django_jobs.exceptions import JobsError, StoreError, UnknownSchedule
 from django_jobs.models.audit import ObjectKind
 from django_jobs.schedules import state as schedule_state
@@ -27,8 +26,12 @@ from django_jobs.stores import get_store
 
 #: Number of next runs shown for each schedule.
 NEXT = 3
-#: A sentence about what was done, and the details for the audit log.
-ActResult = tuple[str, dict[str, Any]]
+#: What the buttons send → what they do.
+ACTS: dict[str, Callable[[ScheduleEntry], JobHandle | None]] = {
+    "run": schedules.run_now,
+    "pause": schedules.pause,
+    "resume": schedules.resume,
+}
 #: Schedules per page: the next runs of each must be computed; of the page of a day, all of that day.
 PAGE, DAYS = 100, 50
 
@@ -118,32 +121,15 @@ def post(console: Console) -> HttpResponse:
     except UnknownSchedule as error:
         raise Http404 from error
     try:
-        said, details = act(entry)
+        handle = act(entry)
     except StoreError:
         raise
     except JobsError as error:
         return console.back(console.url("schedules"), messages.ERROR, str(error))
-    console.log(data["do"], ObjectKind.SCHEDULE, entry.id, **details)
+    job = [handle.queue, handle.id] if handle else None
+    said = console.log(data["do"], ObjectKind.SCHEDULE, entry.id, name=entry.label, job=job)
+    if handle and handle.state == DEFERRED:
+        said = _("Schedule %(name)s will be enqueued as job %(id)s after the commit.")
+        said %= {"name": entry.label, "id": handle.id}
     back = console.url("paused") if data.get("back") == "paused" else console.url("schedules")
     return console.back(back, messages.SUCCESS, said)
-
-
-def run(entry: ScheduleEntry) -> ActResult:
-    handle = schedules.run_now(entry)
-    said = _("Schedule %(name)s was enqueued as job %(id)s.")
-    if handle.state == DEFERRED:
-        said = _("Schedule %(name)s will be enqueued as job %(id)s after the commit.")
-    return said % {"name": entry.label, "id": handle.id}, {"job": [handle.queue, handle.id]}
-
-
-def pause(entry: ScheduleEntry) -> ActResult:
-    schedules.pause(entry)
-    return _("Schedule %(what)s is paused.") % {"what": entry.label}, {}
-
-
-def resume(entry: ScheduleEntry) -> ActResult:
-    schedules.resume(entry)
-    return _("Schedule %(what)s is resumed.") % {"what": entry.label}, {}
-
-
-ACTS: dict[str, Callable[[ScheduleEntry], ActResult]] = {"run": run, "pause": pause, "resume": resume}

@@ -59,8 +59,5 @@ def post(console: Console) -> HttpResponse:
     if not operations.command_worker(worker, command):
         said = _("There is no worker %(name)s any more.") % {"name": worker}
         return console.back(console.url("workers"), messages.WARNING, said)
-    said = _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.")
-    if command == "quiet":
-        said = _("Worker %(name)s was told to be quiet. It finishes its running jobs and takes no others.")
-    console.log(command, ObjectKind.WORKER, worker)
-    return console.back(console.url("workers"), messages.SUCCESS, said % {"name": worker})
+    said = console.log(command, ObjectKind.WORKER, worker)
+    return console.back(console.url("workers"), messages.SUCCESS, said)

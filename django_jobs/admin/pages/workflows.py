@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -15,9 +15,8 @@ from django.utils.translation import ngettext
 
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels, permissions
-from django_jobs.admin.common.console import Console
+from django_jobs.admin.common.console import Console, read_number
 from django_jobs.admin.jobs.forms import AgainForm
-from django_jobs.admin.jobs.listing import number
 from django_jobs.admin.pages import graph
 from django_jobs.browse.query.parsing import written as as_query
 from django_jobs.browse.workflow_payloads import error_of
@@ -144,23 +143,19 @@ def graph_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, An
     jobs = {} if drawn.is_grouped else browse.jobs_of(steps)
     boxes = [shown(console, steps, drawn, place, jobs) for place in range(len(drawn.boxes))]
     query = console.request.GET
-    box = number(query.get("box"), 0)
+    box = read_number(query.get("box"), 0)
     chosen = {name: value for name, value in (("state", state), ("box", query.get("box", ""))) if value}
     if drawn.is_grouped and 0 < box <= len(drawn.boxes):
         steps = [steps[each] for each in sorted(drawn.boxes[box - 1].steps)]
     else:
         chosen.pop("box", None)
     steps = [step for step in steps if state in ("", step.state)]
-    pages = max(1, -(-len(steps) // STEPS))
-    at = min(max(1, number(query.get("p"))), pages)
-    near = sorted({1, pages, *range(max(1, at - 3), min(pages, at + 3) + 1)}) if pages > 1 else []
-    return {
+    some, pages = console.part(steps, STEPS, chosen, "#jobs-steps")
+    return pages | {
         "graph": drawn,
         "boxes": boxes,
-        "steps": rows_of(console, steps[(at - 1) * STEPS : at * STEPS]),
+        "steps": rows_of(console, some),
         "box": box if "box" in chosen else 0,
-        "page": at,
-        "page_links": [(each, f"?{urlencode({**chosen, 'p': each})}#jobs-steps") for each in near],
     }
 
 
@@ -199,7 +194,7 @@ def shown(
     return Shown(box, url, label, text, says, short, CSS.get(box.state, box.state), shares)
 
 
-def rows_of(console: Console, steps: list[StepInfo]) -> list[dict[str, Any]]:
+def rows_of(console: Console, steps: Sequence[StepInfo]) -> list[dict[str, Any]]:
     """Return steps as the table shows them.  Reads their jobs."""
     jobs = browse.jobs_of(steps)
     return [row_of_step(console, step, jobs.get(step.job_id)) for step in steps]
@@ -241,15 +236,13 @@ def post(console: Console, info: WorkflowInfo) -> HttpResponse:
     if asks and ("confirmed" not in data or (form is not None and not form.is_valid())):
         return confirm(console, info, verb, form, len(held))
     try:
-        if verb == "cancel":
-            level, said, details = cancel(info)
-        else:
-            level, said, details = retry(info, again=form is not None and form.cleaned_data["start_again"])
+        if verb == "retry":
+            return retry(console, info, again=form is not None and form.cleaned_data["start_again"])
+        if operations.cancel_workflow(info.id):
+            return console.back(here, messages.SUCCESS, log(console, info, verb))
     except (JobMoved, WorkflowNotFound):
-        level, said = messages.WARNING, _("The workflow has changed its state in the meantime.")
-    else:
-        console.log(verb, ObjectKind.WORKFLOW, info.id, name=title_of(info), **details)
-    return console.back(here, level, said)
+        pass
+    return console.back(here, messages.WARNING, _("The workflow has changed its state in the meantime."))
 
 
 def confirm(console: Console, info: WorkflowInfo, verb: str, form: forms.Form | None, held: int) -> HttpResponse:
@@ -258,17 +251,14 @@ def confirm(console: Console, info: WorkflowInfo, verb: str, form: forms.Form | 
     return console.render("workflow_confirm.html", title, context, here="workflows")
 
 
-def cancel(info: WorkflowInfo) -> tuple[int, str, dict[str, int]]:
-    """Cancel it.  Returns the level of the message, a sentence, and the numbers for the audit log."""
-    if operations.cancel_workflow(info.id):
-        return messages.SUCCESS, _("The workflow was cancelled. Steps that run were asked to stop."), {}
-    return messages.WARNING, _("The workflow has changed its state in the meantime."), {}
-
-
-def retry(info: WorkflowInfo, *, again: bool) -> tuple[int, str, dict[str, int]]:
-    """Retry its dead steps, with those that are delivered at most once only if `again`.  Returns as `cancel` does."""
+def retry(console: Console, info: WorkflowInfo, *, again: bool) -> HttpResponse:
+    """Retry its dead steps, with those that are delivered at most once only if `again`."""
     moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id) if again else 0)
     held, taken = operations.staying_steps(info.id)
+    log(console, info, "retry", moved=moved, held=len(held), taken=len(taken))
     said = labels.report("revive", moved, held=len(held), taken=len(taken), holders=taken)
-    level = messages.SUCCESS if moved else messages.WARNING
-    return level, said, {"moved": moved, "held": len(held), "taken": len(taken)}
+    return console.back(console.url("workflow", info.id), messages.SUCCESS if moved else messages.WARNING, said)
+
+
+def log(console: Console, info: WorkflowInfo, verb: str, **numbers: int) -> str:
+    return console.log(verb, ObjectKind.WORKFLOW, info.id, name=title_of(info), **numbers)

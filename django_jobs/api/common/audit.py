@@ -12,7 +12,7 @@ from django_jobs.models import audit
 
 def log(request: HttpRequest, verb: str, kind: audit.ObjectKind, subject: str, **details: Any) -> None:
     """Write an entry in the name of the caller.  `details`: see `audit.Act`."""
-    audit.record(audit.Actor(caller(request).name, audit.Source.HTTP), audit.Act(verb, kind, subject, details))
+    audit.record(caller(request).name, audit.Source.HTTP, audit.Act(verb, kind, subject, details))
 
 
 def log_job(request: HttpRequest, verb: str, queue: str, id: str, **details: Any) -> None:

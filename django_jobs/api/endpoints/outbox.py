@@ -92,4 +92,4 @@ def shown(row: Any, principal: Principal) -> dict[str, Any]:
 
 def log(request: HttpRequest, verb: str, rows: Any) -> None:
     """Write an entry of the audit log in the name of the caller."""
-    audit.record(audit.Actor(caller(request).name, audit.Source.HTTP), audit.outbox_act(verb, rows))
+    audit.record(caller(request).name, audit.Source.HTTP, audit.outbox_act(verb, rows))

@@ -7,12 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext, override
 
 from django_jobs.browse.query.parsing import Term
 from django_jobs.core import registry
 from django_jobs.core.definition import positional_names
 from django_jobs.core.sensitive import HIDDEN, Call
 from django_jobs.core.values import Job, JobInfo, State
+from django_jobs.formatting import number
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.masking import call_of, is_open, masked, shown_call
 from django_jobs.serialization.payloads import searchable_text, worker_name
@@ -168,17 +171,22 @@ class Notes:
         if not self.has_argument and (job := job_in(info)):
             self.has_argument = all(argument(job, path) is not _MISSING for path in self._paths)
 
-    @property
-    def paths(self) -> str:
-        """The arguments that the terms name."""
-        return ", ".join(f"arg.{'.'.join(path)}" for path in self._paths)
+    def texts(self) -> list[str]:
+        """Return what is to be said about it, in the active language."""
+        paths = ", ".join(f"arg.{'.'.join(path)}" for path in self._paths)
+        said = [] if self.has_argument else [_("No job that was checked has %(argument)s.") % {"argument": paths}]
+        if self.unknown:
+            text = ngettext(
+                "Of %(n)s of these jobs, only keyword arguments that are not hidden were searched: "
+                "this process does not know its type.",
+                "Of %(n)s of these jobs, only keyword arguments that are not hidden were searched: "
+                "this process does not know their types.",
+                self.unknown,
+            )
+            said.append(text % {"n": number(self.unknown)})
+        return said
 
     def sentences(self) -> list[str]:
-        """Return what programs and the command line say about it."""
-        said = [] if self.has_argument else [f"No job that was checked has {self.paths}."]
-        if self.unknown:
-            said.append(
-                f"Of {self.unknown} of these jobs only keyword arguments that are not hidden were searched: "
-                "this process does not know their types."
-            )
-        return said
+        """Return the same for programs and the command line, in English."""
+        with override("en"):
+            return self.texts()

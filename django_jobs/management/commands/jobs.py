@@ -41,7 +41,7 @@ class Command(BaseCommand):
                 raise CommandError(f"{error}{hint}.") from error
             raise
         for act in answer.acts:
-            audit.record(audit.Actor(audit.shell_user(), audit.Source.COMMAND), act)
+            audit.record(audit.shell_user(), audit.Source.COMMAND, act)
         self.show(answer.data if options["json"] else answer.text, as_json=options["json"])
         if answer.code:
             sys.exit(answer.code)

@@ -194,7 +194,7 @@ def reads() -> Iterator[tuple[str, Callable[[], object]]]:
     store = get_store()
     yield "What workers say of themselves", store.workers
     yield "The state of schedules", read_schedules
-    yield "The list of workflows", lambda: [browse.steps(info.id, 0, 100) for info in browse.workflows().rows]
+    yield "The list of workflows", lambda: [browse.steps(info.id, 0, 100) for info in browse.find_workflows().rows]
     for document in DOCUMENTS:
         yield f"The document {document!r}", partial(store.get_document, document)
     if damaged := bulk.unreadable():

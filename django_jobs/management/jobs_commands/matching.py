@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import timezone
 
 from django_jobs.browse import Match
 from django_jobs.browse.query.parsing import NO_STATE, state_of
+from django_jobs.browse.query.terms import ms_of
 from django_jobs.core.values import State
 from django_jobs.operations import check_queue
 from django_jobs.stores.values.lists import TIMED
@@ -70,8 +69,7 @@ def _time_of(option: str, text: str) -> int:
     if not text:
         return 0
     try:
-        at = datetime.fromisoformat(text)
-        ms = int((timezone.make_aware(at) if timezone.is_naive(at) else at).timestamp() * 1000)
+        ms = ms_of(text)
     except (ValueError, OverflowError) as error:
         raise CommandError(f"{option} {text!r} is not a time. Write it like 2026-01-31T08:30.") from error
     if ms < 1:

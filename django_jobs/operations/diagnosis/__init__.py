@@ -18,28 +18,3 @@ from django_jobs.operations.diagnosis.report import (
 )
 from django_jobs.operations.diagnosis.why import Why, why
 from django_jobs.operations.diagnosis.workers import problems_of, too_slow
-
-__all__ = [
-    "CheckLine",
-    "Facts",
-    "Finding",
-    "Report",
-    "ServerFacts",
-    "Severity",
-    "Why",
-    "acknowledge",
-    "acknowledged_text",
-    "all_lines",
-    "check",
-    "findings_of",
-    "line_of",
-    "look_at_server",
-    "measure",
-    "old_name",
-    "problems_of",
-    "server_lines",
-    "told",
-    "too_slow",
-    "why",
-    "withdraw",
-]

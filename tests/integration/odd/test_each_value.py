@@ -233,7 +233,7 @@ def test_an_odd_part_of_a_workflow_stops_no_workflow(scene: Scene) -> None:
         dumped = scene.client.dump(key)
 
         def look(flow: str = flow) -> None:
-            for info in browse.workflows().rows:
+            for info in browse.find_workflows().rows:
                 sendable(browse.workflow_payload(info))
             info = browse.workflow(flow)
             for step in browse.batch_jobs(info).rows if info.kind == "batch" else browse.steps(flow, 0, 50):

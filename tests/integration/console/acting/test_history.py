@@ -24,7 +24,7 @@ from django_jobs.admin.common.acts import facts, sentence
 from django_jobs.core.signature import signature
 from django_jobs.core.values import State
 from django_jobs.models import ApiToken, RemoteJobType, Schedule
-from django_jobs.models.audit import Act, Actor, AuditEntry, ObjectKind, Source, record
+from django_jobs.models.audit import Act, AuditEntry, ObjectKind, Source, record
 from django_jobs.operations import bulk
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
@@ -103,8 +103,8 @@ def test_retry_delete_and_bulk_of_the_command_line(console_store: Store, filler:
 
 
 def test_the_command_prints_it_and_chooses(console_store: Store, filler: Filler) -> None:
-    record(Actor("ada", Source.ADMIN), Act("pause", ObjectKind.QUEUE, "default", {"reason": "the bank is down"}))
-    record(Actor("robot", Source.HTTP), Act("kill", ObjectKind.JOB, "mail", {"ids": [["mail", "7"]], "moved": 1}))
+    record("ada", Source.ADMIN, Act("pause", ObjectKind.QUEUE, "default", {"reason": "the bank is down"}))
+    record("robot", Source.HTTP, Act("kill", ObjectKind.JOB, "mail", {"ids": [["mail", "7"]], "moved": 1}))
 
     def said(*options: str) -> str:
         out = StringIO()
@@ -224,7 +224,7 @@ def test_arguments_of_a_schedule_are_not_written(console_store: Store, root: Cli
 
 
 def test_an_entry_is_read_in_the_language_of_its_reader(db: None) -> None:
-    record(Actor("ada", Source.ADMIN), Act("delete", ObjectKind.JOB, "default", {"moved": 3}))
+    record("ada", Source.ADMIN, Act("delete", ObjectKind.JOB, "default", {"moved": 3}))
     entry = AuditEntry.objects.get()
     assert sentence(entry) == "3 jobs were deleted."
     with translation.override("de"):
@@ -248,8 +248,8 @@ def test_an_entry_of_another_version_breaks_no_page(console_store: Store, root: 
 
 
 def test_it_is_chosen_by_user_action_and_way(console_store: Store, root: Client) -> None:
-    record(Actor("ada", Source.ADMIN), Act("pause", ObjectKind.QUEUE, "alpha"))
-    record(Actor("robot", Source.HTTP), Act("kill", ObjectKind.JOB, "beta", {"moved": 1}))
+    record("ada", Source.ADMIN, Act("pause", ObjectKind.QUEUE, "alpha"))
+    record("robot", Source.HTTP, Act("kill", ObjectKind.JOB, "beta", {"moved": 1}))
     for choice, shown, hidden in (
         ("user=ada", "alpha", "beta"), ("source=http", "beta", "alpha"), ("verb=queue:pause", "alpha", "beta"),
     ):  # fmt: skip
@@ -282,7 +282,7 @@ def test_what_is_offered_to_choose_is_looked_up_in_an_index(
 
 def test_an_entry_names_at_most_200_jobs_and_counts_all(console_store: Store, root: Client) -> None:
     ids = [["default", f"job{i}"] for i in range(200)]
-    record(Actor("ada", Source.ADMIN), Act("delete", ObjectKind.JOB, "default", {"ids": ids, "moved": 1234}))
+    record("ada", Source.ADMIN, Act("delete", ObjectKind.JOB, "default", {"ids": ids, "moved": 1234}))
     page = root.get(PAGE).text
     assert "job/default/job0/" in page
     assert "and 1,214 more" in page

@@ -72,7 +72,7 @@ def test_a_page_shows_exactly_the_jobs_of_one_argument(page: str, some: list[str
 
 def test_the_command_lists_them_and_says_what_was_checked(some: list[str]) -> None:
     assert sorted(job["id"] for job in json.loads(jobs("list", "dead", "--query", HERS, "--json"))) == some
-    assert "Shown: 2. Checked: 7 of 7 dead jobs. Of 1 of these jobs only keyword" in jobs(
+    assert "Shown: 2. Checked: 7 of 7 dead jobs. Of 1 of these jobs, only keyword" in jobs(
         "list", "dead", "--query", HERS
     )
     assert "No job that was checked has arg.order." in jobs("list", "dead", "--query", "arg.order=42")

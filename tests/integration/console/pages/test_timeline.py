@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_jobs.admin.jobs import timeline as page
 from django_jobs.browse.timeline import timeline, unkept
 from django_jobs.core.values import Attempt, Job, JobInfo, State
-from django_jobs.models.audit import Act, Actor, AuditEntry, ObjectKind, Source, record
+from django_jobs.models.audit import Act, AuditEntry, ObjectKind, Source, record
 from django_jobs.serialization.record import decode
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -140,11 +140,9 @@ def test_it_asks_the_database_once_and_lives_without_it(
     assert info is not None
     job = decode(id, "default", info.record)
     for i in range(page.ACTS + 1):
-        record(
-            Actor(f"user{i}", Source.ADMIN), Act("revive", ObjectKind.JOB, "default", {"ids": [["default", "another"]]})
-        )
+        record(f"user{i}", Source.ADMIN, Act("revive", ObjectKind.JOB, "default", {"ids": [["default", "another"]]}))
     for i in range(page.ACTS + 1):
-        record(Actor(f"user{i}", Source.ADMIN), Act("revive", ObjectKind.JOB, "default", {"ids": [["default", id]]}))
+        record(f"user{i}", Source.ADMIN, Act("revive", ObjectKind.JOB, "default", {"ids": [["default", id]]}))
     with django_assert_num_queries(3):  # a savepoint of the test's transaction, the entries, its release
         entries, notes = page.acts_on(info, job)
     assert len(entries) == page.ACTS

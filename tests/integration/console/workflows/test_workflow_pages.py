@@ -139,6 +139,13 @@ def test_cancel_asks_first(store, root):
     assert root.post(f"{BASE}workflows/{id}/", {"do": "x"}).status_code == 400
 
 
+def test_a_cancel_that_comes_too_late_is_not_in_the_history(store, root):
+    path = f"{BASE}workflows/{flows.order_waiting()}/"
+    for said in ("The workflow was cancelled.", "has changed its state in the meantime"):
+        assert said in root.post(path, {"do": "cancel", "confirmed": "1"}, follow=True).text
+    assert AuditEntry.objects.filter(verb="cancel").count() == 1
+
+
 def test_one_that_is_stopped_can_be_cancelled(store, root):
     id = flows.order(store, dead="packed")
     assert 'value="cancel"' in root.get(f"{BASE}workflows/{id}/").text
