@@ -183,13 +183,6 @@ class TestEveryPathThatEndsAJob:
         getattr(store, verb)(Q, ["a"], *(["reason"] if verb == "kill" else []))
         assert not taken()
 
-    def test_frees_the_lock_when_a_running_one_is_killed_and_has_ended(self, store, unique, mode, taken):
-        (claimed,) = start(store, unique("a", mode))
-        store.kill(Q, ["a"], "reason")
-        assert bool(taken()) is (mode != "queued")
-        store.release(Q, [claimed])
-        assert not taken()
-
     def test_frees_the_lock_when_it_expires(self, store, unique, mode, taken, clock):
         enqueue(store, unique("a", mode, expires_at=clock.now + 1))
         clock.advance(1)
