@@ -37,6 +37,8 @@ TEMPLATES = [
     }
 ]
 STATIC_URL = "/static/"
+#: The hash of a password takes a second of the processor otherwise, for each test that logs somebody in.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 DJANGO_JOBS = {"STORE": "memory"}
 TASKS = {
     "default": {"BACKEND": "django_jobs.tasks_backend.JobsBackend", "QUEUES": ["default"]},

@@ -5,51 +5,24 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Added, Lane, State
-from tests.contract.acts import FAILED, Q, claim, claim_ids, enqueue, ids_in, state_of, totals
+from tests.contract.acts import FAILED, Q, claim, enqueue, ids_in, state_of, totals
 from tests.contract.ways_back import parked, refiled, released
 
 KEY = "ab" * 32
 
 
 class TestAJobThatIsAdded:
-    def test_is_queued(self, store, make_job):
-        assert enqueue(store, make_job("a")) == [Added.ADDED]
-        assert state_of(store, "a") is State.QUEUED
-
     @pytest.mark.accepts("G28")
     def test_with_a_time_to_come_is_scheduled_for_that_time(self, store, make_job, clock):
         enqueue(store, make_job("a", run_at=clock.now + 300_000))
         assert store.get(Q, "a").state is State.SCHEDULED
         assert store.get(Q, "a").at == clock.now + 300_000
 
-    def test_with_a_time_that_is_over_is_queued(self, store, make_job, clock):
-        enqueue(store, make_job("a", run_at=clock.now - 1))
-        assert state_of(store, "a") is State.QUEUED
-
-    def test_keeps_its_record_byte_for_byte(self, store, make_job):
-        job = make_job("a", args='[["é\n\x00"],{}]'.encode())
-        enqueue(store, job)
-        assert store.get(Q, "a").record == job.record
-
-    def test_keeps_even_a_record_that_nobody_can_read(self, store, make_job):
-        enqueue(store, make_job("a")._replace(record=b"\xff\x00 nothing"))
-        assert store.get(Q, "a").record == b"\xff\x00 nothing"
-        assert claim(store)[0].record == b"\xff\x00 nothing"
-
     def test_makes_its_queue_known(self, store, make_job):
         assert store.queues() == []
         store.enqueue("b", [make_job()])
         store.enqueue("a", [make_job()])
         assert sorted(store.queues()) == ["a", "b"]
-
-    def test_is_in_its_own_queue_only(self, store, make_job):
-        store.enqueue("other", [make_job("a")])
-        assert store.get(Q, "a") is None
-        assert claim(store) == []
-
-    def test_may_have_the_id_of_one_in_another_queue(self, store, make_job):
-        store.enqueue("other", [make_job("a")])
-        assert enqueue(store, make_job("a")) == [Added.ADDED]
 
     @pytest.mark.parametrize("controls", [{"alone": True}, {"at_most_once": True}])
     def test_that_needs_a_process_of_its_own_waits_in_the_lane_alone(self, store, make_job, controls):
@@ -87,22 +60,6 @@ class TestACallWhoseAnswersAreWaitedForLater:
 
 
 class TestManyJobsInOneCall:
-    def test_get_one_answer_each_in_order(self, store, make_job):
-        enqueue(store, make_job("b", name="other"))
-        jobs = [make_job("a"), make_job("b"), make_job("c")]
-        assert store.enqueue(Q, jobs) == [Added.ADDED, Added.EXISTS, Added.ADDED]
-
-    def test_are_claimed_in_the_order_they_had(self, store, make_job):
-        store.enqueue(Q, [make_job(str(n)) for n in range(20)])
-        assert claim_ids(store, 20) == [str(n) for n in range(20)]
-
-    def test_may_be_a_thousand(self, store, make_job):
-        assert store.enqueue(Q, [make_job() for _ in range(1000)]) == [Added.ADDED] * 1000
-        assert store.stats([Q])[0].counts["queued"] == 1000
-
-    def test_may_be_none(self, store):
-        assert store.enqueue(Q, []) == []
-
     def test_more_than_a_thousand_are_refused(self, store, make_job):
         with pytest.raises(ValueError, match="1000"):
             store.enqueue(Q, [make_job() for _ in range(1001)])
@@ -195,11 +152,6 @@ class TestAQueueWithAMaximumLength:
         claim(store)
         assert store.enqueue(Q, [make_job("b")], max_length=1) == [Added.ADDED]
 
-    def test_has_room_again_after_a_claim(self, store, make_job):
-        store.enqueue(Q, [make_job("a")], max_length=1)
-        claim(store)
-        assert store.enqueue(Q, [make_job("b")], max_length=1) == [Added.ADDED]
-
     def test_has_no_room_taken_by_what_adds_nothing(self, store, make_job, clock):
         run = ("nightly", clock.now)
         enqueue(store, make_job("a", schedule_run=run))
@@ -232,20 +184,10 @@ class TestARunOfASchedule:
         enqueue(store, make_job("a", schedule_run=("nightly", clock.now)))
         assert enqueue(store, make_job("b", schedule_run=("nightly", clock.now - 60_000))) == [Added.ALREADY_RUN]
 
-    def test_at_a_later_time_is_added_and_remembered(self, store, make_job, clock):
-        enqueue(store, make_job("a", schedule_run=("nightly", clock.now)))
-        assert enqueue(store, make_job("b", schedule_run=("nightly", clock.now + 60_000))) == [Added.ADDED]
-        assert store.last_runs([Q]) == {"nightly": (clock.now + 60_000, Q)}
-
     def test_of_another_schedule_is_another(self, store, make_job, clock):
         enqueue(store, make_job("a", schedule_run=("one", clock.now)))
         assert enqueue(store, make_job("b", schedule_run=("two", clock.now))) == [Added.ADDED]
         assert store.last_runs([Q]) == {"one": (clock.now, Q), "two": (clock.now, Q)}
-
-    def test_that_was_refused_has_not_been(self, store, make_job, clock):
-        enqueue(store, make_job("a"))
-        assert store.enqueue(Q, [make_job("b", schedule_run=("nightly", clock.now))], max_length=1) == [Added.FULL]
-        assert store.last_runs([Q]) == {}
 
     def test_sent_again_gets_the_same_answer(self, store, make_job, clock):
         job = make_job("a", schedule_run=("nightly", clock.now))

@@ -24,13 +24,6 @@ class TestPromote:
         assert (state_of(store, "a"), state_of(store, "b")) == (State.QUEUED, State.SCHEDULED)
         assert info(store, "a").at == 0
 
-    def test_moves_retries_too(self, store, make_job, clock):
-        (claimed,) = start(store, make_job("a"))
-        store.retry(claimed, FAILED, 10)
-        clock.advance(10)
-        assert store.promote(Q) == 1
-        assert info(store, "a").failures == 1
-
     @pytest.mark.accepts("G56")
     def test_moves_the_earliest_first(self, store, make_job, clock):
         enqueue(store, *[make_job(str(n), run_at=clock.now + n) for n in (30, 10, 20)])
@@ -73,10 +66,6 @@ class TestPromote:
 
 
 class TestWaitingForWork:
-    def test_ends_at_once_when_there_is_some(self, store, make_job):
-        enqueue(store, make_job())
-        assert store.wait_for_work([Q], SOON) in ("", Q)
-
     def test_ends_without_any_after_the_timeout(self, store):
         begin = time.monotonic()
         assert store.wait_for_work([Q], 0.05) is None

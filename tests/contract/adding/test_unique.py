@@ -41,9 +41,6 @@ class TestAnEqualJob:
         assert enqueue(store, unique("b")) == [Added.DUPLICATE]
         assert store.get(Q, "b") is None
 
-    def test_is_a_duplicate_within_one_call(self, store, unique):
-        assert enqueue(store, unique("a"), unique("b")) == [Added.ADDED, Added.DUPLICATE]
-
     @pytest.mark.accepts("G30", "G61")
     def test_is_a_duplicate_of_a_scheduled_one_too(self, store, unique, clock):
         enqueue(store, unique("a", run_at=clock.now + 1000))
@@ -57,10 +54,6 @@ class TestAnEqualJob:
     def test_is_another_in_another_queue(self, store, unique):
         enqueue(store, unique("a"))
         assert store.enqueue("other", [unique("b")]) == [Added.ADDED]
-
-    def test_of_the_policy_raise_is_a_duplicate_to_the_store(self, store, unique):
-        enqueue(store, unique("a"))
-        assert enqueue(store, unique("b", on_conflict="raise")) == [Added.DUPLICATE]
 
 
 class TestReplace:
@@ -188,13 +181,6 @@ class TestEveryPathThatEndsAJob:
     def test_frees_the_lock_when_a_person_ends_it(self, store, unique, mode, taken, verb):
         enqueue(store, unique("a", mode))
         getattr(store, verb)(Q, ["a"], *(["reason"] if verb == "kill" else []))
-        assert not taken()
-
-    def test_frees_the_lock_when_a_running_one_is_killed_and_has_ended(self, store, unique, mode, taken):
-        (claimed,) = start(store, unique("a", mode))
-        store.kill(Q, ["a"], "reason")
-        assert bool(taken()) is (mode != "queued")
-        store.release(Q, [claimed])
         assert not taken()
 
     def test_frees_the_lock_when_it_expires(self, store, unique, mode, taken, clock):
@@ -351,13 +337,6 @@ class TestALockForAPeriod:
     @pytest.fixture
     def period(self, make_job):
         return lambda id: make_job(id, unique=KEY, unique_mode="period", unique_for=5000)
-
-    def test_is_held_until_its_time_though_the_job_is_done(self, store, period, clock):
-        complete(store, *start(store, period("a")))
-        clock.advance(4999)
-        assert enqueue(store, period("b")) == [Added.DUPLICATE]
-        clock.advance(1)
-        assert enqueue(store, period("b")) == [Added.ADDED]
 
     def test_is_over_at_its_time_though_the_job_still_waits(self, store, period, clock):
         enqueue(store, period("a"))

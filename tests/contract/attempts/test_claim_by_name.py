@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_jobs.core.values import Lane, State
-from tests.contract.acts import FAILED, LEASE, Q, claim, claim_ids, complete, counts, enqueue, info, state_of
+from tests.contract.acts import FAILED, LEASE, Q, claim, claim_ids, complete, counts, enqueue, state_of
 
 
 class TestAClaimByNames:
@@ -89,10 +89,3 @@ class TestAClaimUnderARequestId:
         assert claim(store, 1, "remote", lease_each=True, request="r1") == []
         enqueue(store, make_job("a"))
         assert claim_ids(store, 1, worker="remote", lease_each=True, request="r1") == ["a"]
-
-    def test_is_forgotten_after_a_while(self, store, make_job, clock):
-        enqueue(store, make_job("a"), make_job("b"))
-        claim(store, 1, "remote", lease_each=True, request="r1")
-        clock.advance(3_600_000)
-        store.prune(Q)
-        assert info(store, "a").state is State.RUNNING

@@ -44,10 +44,6 @@ class TestAJobOverItsLimit:
         enqueue(store, limited("a", key="x"), limited("b", key="x2"))
         assert claim_ids(store, 2) == ["a", "b"]
 
-    def test_is_none_where_there_is_room_for_more(self, store, limited):
-        enqueue(store, *[limited(id, limit=2) for id in "abc"])
-        assert claim_ids(store, 3) == ["a", "b"]
-
     def test_counts_both_lanes(self, store, limited):
         start(store, limited("a"), limited("b", alone=True))
         assert counts(store) == {"running": 1, "blocked": 1}
@@ -160,13 +156,6 @@ class TestManyBlockedJobs:
             calls += 1
         assert "free" in ids
         assert counts(store) == {"running": 2, "blocked": 2999}
-
-    def test_cost_the_others_nothing_more(self, store, limited, make_job):
-        enqueue(store, *[limited(None) for _ in range(900)])
-        while claim(store, 100):
-            pass
-        enqueue(store, *[make_job() for _ in range(50)])
-        assert len(claim(store, 50)) == 50
 
 
 class TestAQueueWithALimit:

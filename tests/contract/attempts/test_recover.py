@@ -17,7 +17,6 @@ from tests.contract.acts import (
     info,
     start,
     state_of,
-    totals,
 )
 
 
@@ -32,21 +31,11 @@ class TestRecover:
         assert [(r.id, r.state, r.crashes, r.worker) for r in recovered] == [("a", State.QUEUED, 1, "w")]
         assert state_of(store, "b") is State.RUNNING
 
-    def test_leaves_workers_with_a_lease_alone(self, store, make_job, clock):
-        start(store, make_job("a"))
-        clock.advance(LEASE - 1)
-        assert store.recover(Q) == []
-
     def test_takes_the_jobs_of_a_worker_that_is_known_dead_at_once(self, store, make_job):
         start(store, make_job("a"), make_job("b"))
         start(store, make_job("c"), worker="alive")
         assert sorted(r.id for r in store.recover(Q, worker="w")) == ["a", "b"]
         assert counts(store) == {"queued": 2, "running": 1}
-
-    def test_gives_the_record_back(self, store, make_job):
-        job = make_job("a")
-        start(store, job)
-        assert store.recover(Q, worker="w")[0].record == job.record
 
     def test_sends_the_job_to_run_alone(self, store, make_job):
         start(store, make_job("a"))
@@ -54,13 +43,6 @@ class TestRecover:
         assert store.backlog([Q], lane=Lane.ALONE) == {Q: 1}
         (again,) = claim_alone(store)
         assert (again.crashes, again.failures, again.attempt) == (1, 0, 2)
-
-    def test_logs_that_the_worker_was_lost(self, store, make_job, clock):
-        start(store, make_job("a"))
-        clock.advance(LEASE)
-        store.recover(Q)
-        logged = info(store, "a").attempts[-1]
-        assert (logged.outcome, logged.at) == ("worker_lost", clock.now)
 
     @pytest.mark.parametrize("worker", ["w", 'shop "one" \\ \t\x01', "wörker"])
     def test_logs_which_attempt_was_lost_and_whose(self, store, make_job, clock, worker):
@@ -111,17 +93,6 @@ class TestRecover:
         start(store, *[make_job() for _ in range(5)])
         clock.advance(LEASE)
         assert [len(store.recover(Q, limit=2)) for _ in range(4)] == [2, 2, 1, 0]
-
-    def test_is_counted(self, store, make_job):
-        start(store, make_job())
-        store.recover(Q, worker="w")
-        assert totals(store)["recovered"] == 1
-
-    def test_does_not_count_as_a_failure(self, store, make_job):
-        start(store, make_job("a"))
-        store.recover(Q, worker="w")
-        assert info(store, "a").failures == 0
-        assert totals(store)["failed"] == 0
 
 
 class TestRemoteHolders:

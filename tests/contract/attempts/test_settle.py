@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from django_jobs.core.values import Attempt, Lane, Recovered, State
+from django_jobs.core.values import Lane, Recovered, State
 from tests.contract.acts import (
     FAILED,
     LEASE,
@@ -49,12 +49,6 @@ class TestComplete:
         store.bury(claimed, FAILED)
         store.restore(Q, "b", claimed.record, State.SUCCEEDED)
         assert [info(store, id).result for id in "ab"] == [None, None]
-
-    def test_names_the_stale_ones_and_settles_the_others(self, store, make_job):
-        a, b = start(store, make_job("a"), make_job("b"))
-        complete(store, a)
-        assert store.complete(Q, [done(a._replace(token=a.token + 9)), done(b)]) == ["a"]
-        assert state_of(store, "b") is State.SUCCEEDED
 
     def test_of_nothing_is_nothing(self, store):
         assert store.complete(Q, []) == []
@@ -125,12 +119,6 @@ class TestBury:
         counted = totals(store)
         assert [counted[e] for e in ("failed", "dead", "dead:n")] == [1, 1, 1]
 
-    def test_keeps_bytes_that_nobody_can_read(self, store, make_job):
-        (claimed,) = start(store, make_job("a")._replace(record=b"\xff"))
-        assert store.bury(claimed, Attempt(1, "corrupt", 0, error="line 1"))
-        assert info(store, "a").record == b"\xff"
-        assert info(store, "a").attempts[0].outcome == "corrupt"
-
 
 class TestRelease:
     def test_moves_running_to_queued_uncounted(self, store, make_job):
@@ -140,12 +128,6 @@ class TestRelease:
         again = claim(store, 2)
         assert sorted(c.id for c in again) == ["a", "b"]
         assert {c.attempt for c in again} == {1}
-
-    def test_puts_jobs_at_the_front_of_their_priority(self, store, make_job):
-        (first,) = start(store, make_job("first"))
-        enqueue(store, make_job("second"), make_job("better", priority=1))
-        store.release(Q, [first])
-        assert claim_ids(store, 3) == ["better", "first", "second"]
 
     @pytest.mark.parametrize("priority", [-100, 0, 100])
     def test_keeps_the_order_in_which_they_were_claimed(self, store, make_job, priority):
@@ -159,12 +141,6 @@ class TestRelease:
         claims = start(store, make_job("a", alone=True))
         store.release(Q, claims)
         assert store.backlog([Q], lane=Lane.ALONE) == {Q: 1}
-
-    def test_names_the_stale_ones(self, store, make_job):
-        a, b = start(store, make_job("a"), make_job("b"))
-        complete(store, a)
-        assert store.release(Q, [a._replace(token=a.token + 1), b]) == ["a"]
-        assert state_of(store, "b") is State.QUEUED
 
     def test_cancels_what_was_asked_to_stop(self, store, make_job):
         claims = start(store, make_job("a"))

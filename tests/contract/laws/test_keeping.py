@@ -38,7 +38,7 @@ def test_a_claim_moves_the_job_and_notes_who_and_when_in_one_step(
     assert counts(store) == {"running": 2}
 
 
-@pytest.mark.accepts("R02", "P19")
+@pytest.mark.accepts("O12", "R02", "P19")
 def test_many_claimers_at_once_get_each_job_once(store: Store, make_job: MakeJob) -> None:
     enqueue(store, *[make_job(f"j{n}") for n in range(60)])
     with ThreadPoolExecutor(6) as pool:

@@ -7,7 +7,7 @@ import pytest
 from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.values import Claim, Job, State
 from django_jobs.serialization.record import decode
-from tests.contract.acts import FAILED, Q, claim, claim_alone, complete, enqueue, finish, ids_in, info, start, totals
+from tests.contract.acts import FAILED, Q, claim, claim_alone, complete, enqueue, finish, ids_in, info, start
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
@@ -31,19 +31,6 @@ class TestOneJob:
         assert (found.id, found.queue, found.record) == ("a", Q, job.record)
         assert (found.at, found.token, found.worker, found.result, found.run_ms) == (0, 0, "", None, -1)
 
-    def test_is_found_by_its_id_in_any_of_the_queues(self, store, make_job):
-        store.enqueue("other", [make_job("a")])
-        assert store.find([Q, "other"], "a").queue == "other"
-        assert store.find([Q], "a") is None
-
-    def test_shows_its_whole_log_and_result(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        store.retry(claimed, FAILED, 0)
-        again = claim(store)[0]
-        complete(store, again, result=b'"' + b"x" * 5000 + b'"', run_ms=3)
-        assert len(info(store, "a").attempts) == 1
-        assert len(info(store, "a").result) == 5002
-
     def test_keeps_errors_with_any_text(self, store, make_job):
         odd = FAILED._replace(error='a "quote"\nnew line \\ é 🦊 \x00 \t', traceback="x\n" * 500)
         (claimed,) = start(store, make_job("a"))
@@ -63,16 +50,6 @@ class TestAJobWhoseResultIsKept:
         assert info(store, "a").at == ended
         assert [job.at for job in store.page(Q, State.SUCCEEDED)] == [ended]
         assert [job.at for job in store.get_many(Q, ["a"])] == [ended]
-
-    def test_is_in_a_list_of_what_has_ended(self, store, make_job, clock):
-        for id in "abcd":
-            complete(store, *start(store, make_job(id, keep_result=DAY)), result=b"1")
-        begun = clock.now
-        clock.advance(5000)
-        complete(store, *start(store, make_job("later", keep_result=DAY)), result=b"1")
-        some, mark = store.listed([Q], State.SUCCEEDED, 3, until=begun)
-        more, _ = store.listed([Q], State.SUCCEEDED, 3, mark, until=begun)
-        assert sorted(job.id for job in some + more) == list("abcd")
 
 
 class TestAPage:
@@ -125,31 +102,8 @@ class TestAPage:
         result = store.page(Q, State.SUCCEEDED)[0].result
         assert result is None or len(result) <= 1024
 
-    def test_shows_short_results_as_they_are(self, store, make_job):
-        complete(store, *start(store, make_job("a")), result=b"[1]", run_ms=5)
-        shown = store.page(Q, State.SUCCEEDED)[0]
-        assert (shown.result, shown.run_ms) == (b"[1]", 5)
-
 
 class TestNumbers:
-    def test_have_all_nine_states(self, store):
-        assert set(store.stats([Q])[0].counts) == {state.value for state in State}
-
-    def test_come_for_each_queue_in_order(self, store, make_job):
-        store.enqueue("b", [make_job()])
-        stats = store.stats(["a", "b"])
-        assert [(s.queue, s.counts["queued"]) for s in stats] == [("a", 0), ("b", 1)]
-
-    def test_follow_every_move(self, store, make_job, clock):
-        enqueue(store, make_job("s", run_at=clock.now + 9), *[make_job(id) for id in "abcde"])
-        a, b, c, d = claim(store, 4)
-        complete(store, a)
-        store.bury(b, FAILED)
-        store.retry(c, FAILED, 5)
-        store.discard(d, FAILED)
-        counts = {state: n for state, n in store.stats([Q])[0].counts.items() if n}
-        assert counts == {"scheduled": 1, "queued": 1, "succeeded": 1, "dead": 1, "retry": 1, "cancelled": 1}
-
     def test_say_how_old_the_oldest_job_is_that_could_run(self, store, make_job, clock):
         assert store.stats([Q])[0].latency == 0
         enqueue(store, make_job("a"))
@@ -291,19 +245,6 @@ class TestNumbers:
         store.delete(Q, ["a"])
         assert store.stats([Q])[0].dead_since == died + 5000
 
-    def test_count_what_waits_for_the_archiver(self, make_store, make_job):
-        store = make_store(archive=True)
-        for id in "ab":
-            complete(store, *start(store, make_job(id)))
-        assert store.stats([Q])[0].unarchived == 2
-        store.archive_done(Q, [key for key, _ in store.archive_batch(Q, 1)])
-        assert store.stats([Q])[0].unarchived == 1
-
-    def test_count_enqueued_jobs_by_name(self, store, make_job):
-        enqueue(store, make_job(name="n"), make_job(name="n"), make_job(name="m"))
-        counted = totals(store)
-        assert (counted["enqueued"], counted["enqueued:n"], counted["enqueued:m"]) == (3, 2, 1)
-
 
 class TestTheSeries:
     def test_has_a_minute_for_each_that_had_events(self, store, make_job, clock):
@@ -325,11 +266,6 @@ class TestTheSeries:
 
 
 class TestTheFleet:
-    def test_shows_workers_that_live_and_what_they_say(self, store, clock):
-        assert store.publish_worker("w1", {"pid": 7, "queues": ["a"]}, 15_000) == []
-        (worker,) = store.workers()
-        assert (worker.name, worker.seen_at, worker.info) == ("w1", clock.now, {"pid": 7, "queues": ["a"]})
-
     @pytest.mark.accepts("G81")
     def test_forgets_those_that_say_nothing_or_ended(self, store, clock):
         store.publish_worker("w1", {}, 15_000)
@@ -353,12 +289,6 @@ class TestTheFleet:
         assert store.command_worker("w1", "quiet")
         assert store.publish_worker("w1", {"incarnation": "b"}, 15_000) == ["quiet"]
 
-    def test_has_no_command_for_a_worker_that_is_not_there(self, store, clock):
-        assert not store.command_worker("w1", "stop")
-        store.publish_worker("w1", {}, 1000)
-        clock.advance(1001)
-        assert not store.command_worker("w1", "stop")
-
     def test_keeps_small_documents(self, store):
         assert store.get_document("paused") == {}
         store.update_document("paused", {"a": True, "b": {"x": [1, None, "é"]}})
@@ -377,9 +307,6 @@ class TestTheFleet:
         assert store.update_document("bulk", {"a": None}, expected={"c": {"d": None}}) is True
         assert store.update_document("bulk", {"c": None}) is True
         assert store.get_document("bulk") == {"b": 2}
-
-    def test_knows_the_time(self, store, clock):
-        assert store.now() == clock.now
 
     def test_describes_itself_without_a_password(self, store):
         said = store.describe()

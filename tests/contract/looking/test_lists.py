@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from django_jobs.core.signature import LENGTH, NO_ERROR, signature
 from django_jobs.core.values import Attempt, State
-from django_jobs.stores.values.lists import Mark
 from tests.contract.acts import FAILED, LEASE, Q, done
 
 QUEUES = ("a", "b", "c", "d", "e", "f")
@@ -196,12 +195,6 @@ def test_a_list_goes_on_although_jobs_come_and_go(store, die, clock):
         found = [id for _, id in all_of(store, State.DEAD, limit=6, between=between, reverse=True, **more)]
         assert len(found) == len(set(found))
         assert {f"{n:02}" for n in range(60)} - set(gone) <= set(found)
-
-
-def test_a_mark_that_is_none_is_refused(store, die):
-    die("a", "1")
-    with pytest.raises(ValueError):
-        store.listed(["a"], State.DEAD, 5, Mark("nonsense", "a", "1"))
 
 
 def test_many_jobs_of_one_group_die_at_one_time_and_leave_in_any_order(store, make_job, clock):

@@ -13,7 +13,6 @@ from tests.contract.acts import (
     Q,
     claim,
     claim_ids,
-    complete,
     enqueue,
     finish,
     ids_in,
@@ -60,12 +59,6 @@ class TestCancel:
         assert (info(store, "a").state, info(store, "a").at) == (State.CANCELLED, clock.now)
         assert ids_in(store, state) == []
         assert totals(store)["cancelled"] == 1
-
-    def test_asks_a_running_job_to_stop(self, store, in_state):
-        in_state("a", State.RUNNING)
-        assert store.cancel(Q, ["a"]) == {"a": State.RUNNING}
-        assert list(store.extend(Q, ["w"], 1000)["w"]) == ["a"]
-        assert state_of(store, "a") is State.RUNNING
 
     @pytest.mark.parametrize("state", FINISHED)
     def test_leaves_a_finished_job_alone_and_says_what_it_is(self, store, in_state, state):
@@ -125,23 +118,11 @@ class TestRevive:
         store.revive(Q, ["a"])
         assert claim(store)[0].attempt == 2
 
-    def test_replaces_the_record_in_the_same_step(self, store, in_state, make_job):
-        in_state("a", State.DEAD)
-        edited = make_job("a", args=b"[[9],{}]", priority=3).record
-        assert store.revive(Q, ["a"], record=edited) == ["a"]
-        assert claim(store)[0].record == edited
-
     def test_follows_the_controls_of_a_new_record(self, store, in_state, make_job):
         in_state("a", State.DEAD)
         enqueue(store, make_job("first"))
         store.revive(Q, ["a"], record=make_job("a", priority=3).record)
         assert claim_ids(store, 2) == ["a", "first"]
-
-    def test_leaves_the_record_alone_where_nothing_moves(self, store, in_state, make_job):
-        in_state("a", State.SUCCEEDED)
-        before = info(store, "a").record
-        assert store.revive(Q, ["a"], record=make_job("a", args=b"[[9],{}]").record) == []
-        assert info(store, "a").record == before
 
 
 class TestDelete:
@@ -229,13 +210,6 @@ class TestKill:
         assert [entry.attempt for entry in found.attempts] == [1, 2, 3, 4]
         assert counted(found) == [False, False, True, True]
 
-    def test_takes_the_claim_away_at_once_and_reports_the_job_as_asked_to_stop(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        store.kill(Q, ["a"], "by hand")
-        assert list(store.extend(Q, ["w"], 1000)["w"]) == ["a"]
-        assert complete(store, claimed) == ["a"]
-        assert state_of(store, "a") is State.DEAD
-
     @pytest.mark.parametrize("state", FINISHED)
     def test_leaves_a_finished_job_alone(self, store, in_state, state):
         in_state("a", state)
@@ -272,10 +246,6 @@ class TestRestore:
         in_state("a", State.QUEUED)
         assert not store.restore(Q, "a", encode(Job("a", Q, "other", b"[[],{}]", 1)), State.DEAD)
         assert state_of(store, "a") is State.QUEUED
-
-    def test_does_nothing_the_second_time(self, store):
-        assert store.restore(Q, "a", b"-", State.DEAD)
-        assert not store.restore(Q, "a", b"-", State.DEAD)
 
     @pytest.mark.parametrize("state", [*WAITING, State.RUNNING])
     def test_refuses_a_state_in_which_the_job_would_run(self, store, state):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Pause, State
-from tests.contract.acts import Q, claim, claim_ids, complete, counts, enqueue, ids_in, start, state_of
+from tests.contract.acts import Q, claim, claim_ids, counts, enqueue, ids_in, start, state_of
 
 
 class TestAPausedQueue:
@@ -25,21 +25,6 @@ class TestAPausedQueue:
         assert store.stats([Q])[0].paused is None
         assert store.outlook([Q])[Q].left == 2
         assert claim_ids(store) == ["a"]
-
-    def test_gives_nothing_of_the_lane_alone_either(self, store, make_job):
-        store.pause(Q)
-        assert start(store, make_job("a", alone=True)) == []
-
-    def test_still_takes_jobs_and_lets_running_ones_finish(self, store, make_job):
-        (claimed,) = start(store, make_job("a"))
-        store.pause(Q)
-        enqueue(store, make_job("b"))
-        assert complete(store, claimed) == []
-        assert counts(store) == {"succeeded": 1, "queued": 1}
-
-    def test_is_not_another_queue(self, store, make_job):
-        store.pause("other")
-        assert len(start(store, make_job())) == 1
 
     def test_says_why_since_when_and_until_when(self, store, clock):
         store.pause(Q, reason="moving: house", until=clock.now + 5000)
@@ -62,18 +47,6 @@ class TestAPausedQueue:
 
 
 class TestAPausedType:
-    def test_is_blocked_and_passed_over(self, store, make_job):
-        store.pause(Q, name="bad")
-        enqueue(store, make_job("a", name="bad"), make_job("b", name="good"))
-        assert claim_ids(store, 2) == ["b"]
-        assert state_of(store, "a") is State.BLOCKED
-
-    def test_is_shown_with_its_reason(self, store, clock):
-        store.pause(Q, name="bad", reason="broken")
-        stats = store.stats([Q])[0]
-        assert stats.paused is None
-        assert stats.paused_types == {"bad": Pause("broken", 0, clock.now)}
-
     def test_comes_back_in_its_order_when_resumed(self, store, make_job):
         store.pause(Q, name="bad")
         enqueue(store, make_job("a", name="bad"), make_job("b", name="bad", priority=1))
@@ -81,13 +54,6 @@ class TestAPausedType:
         enqueue(store, make_job("later", name="good"))
         store.resume(Q, name="bad")
         assert claim_ids(store, 3) == ["b", "a", "later"]
-
-    def test_comes_back_by_itself_at_its_time(self, store, make_job, clock):
-        store.pause(Q, name="bad", until=clock.now + 5000)
-        enqueue(store, make_job("a", name="bad"))
-        assert claim(store) == []
-        clock.advance(5000)
-        assert claim_ids(store) == ["a"]
 
     def test_leaves_another_paused_type_blocked(self, store, make_job):
         for name in ("one", "three", "two"):

@@ -110,14 +110,6 @@ class TestPrune:
         clock.advance(60_001)
         assert [store.prune(Q, 2)["dead"] for _ in range(4)] == [2, 2, 1, 0]
 
-    def test_leaves_no_trace_of_what_it_forgot(self, make_store, make_job, clock):
-        store = make_store(dead=0)
-        finish(store, State.DEAD, make_job("a"))
-        clock.advance(60_001)
-        store.prune(Q)
-        enqueue(store, make_job("a"))
-        assert (info(store, "a").attempts, info(store, "a").failures) == ((), 0)
-
 
 class TestTheWayToTheArchive:
     @pytest.fixture
@@ -203,22 +195,3 @@ class TestTheWayToTheArchive:
     def test_is_empty_where_nobody_archives(self, store, make_job):
         finish(store, State.DEAD, make_job())
         assert store.archive_batch(Q, 10) == []
-
-
-class TestReconcile:
-    def test_finds_nothing_where_nothing_is_wrong(self, store, make_job, clock):
-        enqueue(store, make_job("s", run_at=clock.now + 9), make_job("u", unique="ab" * 32))
-        start(store, *[make_job(id, limit_key="k", limit=1) for id in "ab"])
-        finish(store, State.DEAD, make_job("d"))
-        before = counts(store)
-        for _ in range(3):
-            assert set(store.reconcile(Q).values()) == {0}
-        assert counts(store) == before
-        assert state_of(store, "a") is not None
-
-    def test_names_every_kind(self, store):
-        assert set(store.reconcile(Q)) == {
-            "claim_without_lease", "job_without_place", "place_without_job",
-            "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job",
-            "failed_without_index", "index_without_failed",
-        }  # fmt: skip

@@ -167,13 +167,6 @@ def test_a_workflow_in_a_transaction_runs_at_its_commit() -> None:
     assert (handle.state, ran, handle.wait(1)) == ("succeeded", ["one", "two"], "two")
 
 
-def test_a_workflow_of_a_transaction_that_is_rolled_back_does_not_run() -> None:
-    with transaction.atomic():
-        chain(note.s("one"), note.s("two")).enqueue()
-        transaction.set_rollback(True)
-    assert ran == []
-
-
 def test_a_batch_of_async_code_runs_there_too() -> None:
     async def code() -> str:
         async with batch() as made:
@@ -212,8 +205,3 @@ def test_a_job_that_could_start_only_when_it_has_expired_does_not_run() -> None:
     assert [each.state for each in rest] == ["succeeded"] * 2
     assert [step.state for step in chained.steps] == ["succeeded", "expired"]
     assert ran == ["expired", "first", "second", "on_complete", "third"]
-
-
-def test_a_job_that_asks_for_another_attempt_at_once_waits_for_it() -> None:
-    handle = note.enqueue("retries")
-    assert (handle.state, ran) == ("retry", ["retries"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from django.test import TestCase, TransactionTestCase, override_settings
+from django.test import TestCase, override_settings
 
 from django_jobs import Retry, Snooze, chain, job
 from tests.integration import sample_jobs
@@ -76,15 +76,6 @@ class InsideTestCase(TestCase):
                 chain(failing.s(7), failing.s(8)).enqueue()
             assert sample_jobs.snoozing.enqueue().state == "scheduled"
             assert receipt.enqueue(7).state == "succeeded"
-
-
-@override_settings(DJANGO_JOBS=EAGER)
-class OutsideOfTestCase(TransactionTestCase):
-    def test_a_job_waits_for_the_commit(self) -> None:
-        with transaction.atomic():
-            receipt.enqueue(7)
-            assert sample_jobs.ran == []
-        assert sample_jobs.ran == SEVEN
 
 
 @pytest.mark.django_db

@@ -42,7 +42,7 @@ from django_jobs.compat.celery.exceptions import TaskRevokedError
 from django_jobs.compat.celery.missing import CALL_OPTIONS, EXCEPTIONS, NAMES, SIGNALS, TASK_OPTIONS
 from django_jobs.compat.celery.schedules import entries
 from django_jobs.core import registry
-from django_jobs.exceptions import InvalidArguments, InvalidJob, PayloadError, StoreUnavailable, UnknownQueue
+from django_jobs.exceptions import InvalidArguments, InvalidJob, StoreUnavailable, UnknownQueue
 from django_jobs.operations import relay
 from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.stores import get_store
@@ -155,8 +155,6 @@ def test_every_option_of_a_call_reaches_the_job(jobs: Jobs) -> None:
 
 
 def test_a_task_that_has_expired_is_revoked(jobs: Jobs) -> None:
-    heard: list[Any] = []
-    signals.task_revoked.connect(lambda **given: heard.append((given["request"].id, given["expired"])))
     result = add.apply_async((1, 2), expires=10)
     jobs.travel(20)
     jobs.run_all()
@@ -234,13 +232,6 @@ def test_an_option_that_cannot_be_kept_is_refused(jobs: Jobs, options: Any, erro
         add.apply_async((1, 2), **options)
 
 
-def test_wrong_arguments_are_refused_where_the_task_is_called(jobs: Jobs) -> None:
-    with pytest.raises(TypeError):
-        add.delay(1)
-    with pytest.raises(PayloadError):
-        add.delay(1, object())
-
-
 def test_a_route_may_name_a_queue_that_a_pattern_covers(jobs: Jobs) -> None:
     settings = {**QUEUES, "QUEUES": {"default": {}, "tenant-*": {}}}
     with override_settings(DJANGO_JOBS=settings, CELERY_TASK_ROUTES={"layer.*": "tenant-7"}):
@@ -279,17 +270,6 @@ def test_a_task_fails_once_unless_it_asks_for_more(jobs: Jobs) -> None:
         result.get(timeout=1)
     assert isinstance(result.get(timeout=1, propagate=False), ValueError)
     assert "ValueError: no" in result.traceback
-
-
-def test_retry_counts_waits_and_raises_its_error_at_the_end(jobs: Jobs) -> None:
-    Watched.seen.clear()
-    result = seen.delay("x")
-    jobs.run_all()
-    assert result.state == "RETRY"
-    jobs.run_due()
-    assert result.state == "FAILURE"
-    assert isinstance(result.result, KeyError)
-    assert Watched.seen == ["before_start", "on_retry", "before_start", "on_failure", "after_return FAILURE"]
 
 
 def test_retry_without_an_error_ends_with_max_retries_exceeded(jobs: Jobs) -> None:
@@ -503,35 +483,6 @@ def test_a_canvas_gives_what_it_gives_in_celery(jobs: Jobs, made: Any, result: A
         enqueued = made().apply_async()
     run(jobs)
     assert enqueued.get(timeout=1) == result
-
-
-def test_link_gets_the_result_and_link_error_the_id(jobs: Jobs) -> None:
-    ran: list[Any] = []
-    signals.task_prerun.connect(lambda **given: ran.append((given["task"].name, given["args"])), dispatch_uid="ran")
-    good = add.apply_async((1, 2), link=add.s(10), link_error=None)
-    bad = fail.apply_async(link_error=total.si([1]))
-    told = fail.apply_async(link_error=add.s("!"))
-    fine = add.apply_async((5, 5), link_error=add.s("!"))
-    run(jobs)
-    signals.task_prerun.disconnect(dispatch_uid="ran")
-    assert (good.get(timeout=1), bad.state, fine.get(timeout=1)) == (3, "FAILURE", 10)
-    assert ("layer.add", (3, 10)) in ran
-    assert ("layer.total", ([1],)) in ran
-    assert ("layer.add", (told.id, "!")) in ran
-    assert len(ran) == 7
-
-
-def test_parents_lead_back_through_a_chain(jobs: Jobs) -> None:
-    last = (add.s(1, 2) | add.s(3)).delay()
-    run(jobs)
-    assert (last.get(timeout=1), last.parent.get(timeout=1), last.parent.parent) == (6, 3, None)
-
-
-def test_the_error_of_a_step_is_that_of_the_chain(jobs: Jobs) -> None:
-    last = (fail.s() | add.s(3)).delay()
-    run(jobs)
-    with pytest.raises(ValueError, match="no"):
-        last.get(timeout=1)
 
 
 def test_a_group_is_revoked_and_counted(jobs: Jobs) -> None:

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import (
     InvalidArguments,
     InvalidJob,
-    JobHandle,
     PayloadError,
     UnknownQueue,
     aenqueue,
@@ -105,10 +103,6 @@ class TestUsing:
         job = stored(handle)
         assert (handle.queue, job.controls.priority, job.options.max_attempts) == ("mail", -5, 1)
         assert receipt.enqueue(8).queue == "default"
-
-    def test_using_may_be_said_twice(self, jobs: Jobs) -> None:
-        handle = receipt.using(queue="mail").using(priority=3).enqueue(7)
-        assert (handle.queue, stored(handle).controls.priority) == ("mail", 3)
 
     def test_times_and_meta(self, jobs: Jobs) -> None:
         when = datetime.now(UTC) + timedelta(hours=1)
@@ -213,26 +207,6 @@ class TestMany:
 
 
 class TestAsyncTwins:
-    @pytest.mark.parametrize(
-        ("twin", "before"),
-        [
-            ("aenqueue", ()),
-            ("aenqueue_in", (5,)),
-            ("aenqueue_at", (datetime(2030, 1, 1, tzinfo=UTC),)),
-            ("atry_enqueue", ()),
-            ("aenqueue_unique", ()),
-            ("aenqueue_unique_in", (5,)),
-            ("aenqueue_unique_at", (datetime(2030, 1, 1, tzinfo=UTC),)),
-            ("aenqueue_unique_by_key", ("k",)),
-            ("aenqueue_unique_by_key_in", ("k", 5)),
-        ],
-    )
-    def test_each_call_has_one(self, jobs: Jobs, twin: str, before: tuple[Any, ...]) -> None:
-        handle = async_to_sync(getattr(receipt, twin))(*before, 7, copy=True)
-        assert isinstance(handle, JobHandle)
-        (job,) = jobs.enqueued()
-        assert (job.id, job.args, job.kwargs) == (handle.id, [7], {"copy": True})
-
     def test_many_and_handles(self, jobs: Jobs) -> None:
         (handle,) = async_to_sync(receipt.aenqueue_many)([(7,)])
         jobs.run_all()
@@ -250,14 +224,6 @@ class TestByName:
             (by_alias.id, [8], {}),
         ]
 
-    @pytest.mark.django_db(transaction=True)
-    def test_it_waits_for_the_commit(self, jobs: Jobs) -> None:
-        with transaction.atomic():
-            handle = enqueue("sample.receipt", 7)
-            assert handle.state == "deferred"
-            assert jobs.enqueued() == []
-        assert [job.id for job in jobs.enqueued()] == [handle.id]
-
     def test_everything_can_be_said(self, jobs: Jobs) -> None:
         when = datetime.now(UTC) + timedelta(hours=1)
         handle = enqueue_by_name(
@@ -274,14 +240,6 @@ class TestByName:
         job = stored(handle)
         assert (handle.id, handle.queue, handle.state, job.controls.priority) == ("mine", "mail", "scheduled", 9)
         assert (job.meta["by"], job.args) == ("api", b'[[7],{"copy":true}]')
-
-    def test_a_unique_key_makes_it_unique(self, jobs: Jobs) -> None:
-        assert enqueue_by_name("sample.receipt", [7], unique_key="k").added is Added.ADDED
-        assert enqueue_by_name("sample.receipt", [8], unique_key="k").added is Added.DUPLICATE
-
-    def test_a_scheduled_time_of_a_schedule_is_used_once(self, jobs: Jobs) -> None:
-        assert enqueue_by_name("sample.receipt", [7], schedule_run=("nightly", 1000)).added is Added.ADDED
-        assert enqueue_by_name("sample.receipt", [7], schedule_run=("nightly", 1000)).added is Added.ALREADY_RUN
 
 
 ROUTES = {"sample.rec*": "mail", "sample.*": "default"}

@@ -137,11 +137,6 @@ class TestEager:
         assert handle.cancel() is False
         assert jobs.enqueued() == []
 
-    def test_an_error_is_kept_on_the_handle(self, jobs: Jobs) -> None:
-        with jobs.eager():
-            handle = sample_jobs.failing.enqueue(7)
-        assert (handle.state, handle.error) == ("retry", "ValueError: no order 7")
-
     def test_jobs_with_a_time_limit_or_a_context_or_a_coroutine_run_too(self, jobs: Jobs) -> None:
         with jobs.eager():
             assert sample_jobs.context.enqueue(7).result == 1

@@ -90,17 +90,6 @@ def test_on_commit_false_enqueues_at_once_in_every_way(way_in: str) -> None:
 
 
 class TestTransactions:
-    def test_a_savepoint_that_is_rolled_back_takes_its_jobs_along(self) -> None:
-        with transaction.atomic():
-            kept = receipt.enqueue(1)
-            with transaction.atomic():
-                lost = receipt.enqueue(2)
-                transaction.set_rollback(True)
-            with transaction.atomic():
-                inner = receipt.enqueue(3)
-            assert inner.state == "deferred"
-        assert (stored(kept), stored(lost), stored(inner)) == (True, False, True)
-
     def test_the_setting_switches_it_off_and_using_on_again(self) -> None:
         with override_settings(DJANGO_JOBS={**SETTINGS, "ON_COMMIT": False}), transaction.atomic():
             assert receipt.enqueue(7).state == "queued"
@@ -155,11 +144,6 @@ class TestWhatOnlyTheStoreKnows:
             assert second is not None
         assert (first.state, second.state) == ("queued", "duplicate")
 
-    def test_on_conflict_raise_raises_at_the_commit(self) -> None:
-        strict.enqueue(1)
-        with pytest.raises(DuplicateJob), transaction.atomic():
-            strict.enqueue(1)
-
     def test_a_full_queue_raises_at_the_commit_and_the_log_names_the_job(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -175,17 +159,6 @@ class TestWhatOnlyTheStoreKnows:
             handle = receipt.using(queue="small").try_enqueue(2)
         assert handle is not None
         assert handle.state == "full"
-
-    def test_a_store_that_is_away_at_the_commit_is_told_and_logged(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        def away(*args: Any, **kwargs: Any) -> None:
-            raise StoreUnavailable("gone")
-
-        monkeypatch.setattr(get_store(), "enqueue", away)
-        with pytest.raises(StoreUnavailable), transaction.atomic():
-            handle = receipt.enqueue(7)
-        assert handle.id in caplog.text
 
 
 class TestOneCommit:

@@ -18,7 +18,6 @@ from django_jobs.execution.executor import Executor
 from django_jobs.logs import JobContextFilter
 from django_jobs.operations import copying
 from django_jobs.schedules.scheduler import Periodic
-from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import decode, tags_of
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -130,13 +129,6 @@ def test_a_job_like_another_has_its_tags(store: Store) -> None:
     old = decode(id, "default", store.get("default", id).record)  # type: ignore[union-attr]
     new = copying.copy_request(old, [[8], {}], queue="default", priority=0, form=copying.new_form())
     assert copying.as_stored(new).tags == BOTH
-
-
-def test_a_job_is_shown_with_them(store: Store) -> None:
-    info = store.get("default", tagged.using(tags=("customer:42",)).enqueue(7).id)
-    assert info is not None
-    assert job_payload(info)["tags"] == list(BOTH)
-    assert job_payload(info, show_arguments=False)["tags"] == list(BOTH)
 
 
 def test_the_line_of_a_job_that_ended_has_them(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -447,13 +447,6 @@ def test_data_of_many_entries_are_not_in_memory_together(away: Any) -> None:
         assert most(60) < 1.5 * most(20)
 
 
-def test_try_enqueue_waits_for_no_room() -> None:
-    receipt.using(queue="small").enqueue(0)
-    with transaction.atomic():
-        handle = receipt.using(queue="small").try_enqueue(1)
-    assert (handle.state if handle else "", kept()) == ("full", [])
-
-
 def test_a_duplicate_ends_as_one(away: Any) -> None:
     unique.enqueue(7)
     with transaction.atomic():
@@ -633,15 +626,6 @@ def test_a_batch_ends_after_its_jobs_have_come(away: Any) -> None:
     assert kept() == []
     engine.advance(get_store(), "default")
     assert batch.handle.counts == batch.handle.counts | {"live": 1, "succeeded": 1}
-
-
-def test_what_a_worker_has_read_already_is_not_run_after_it_was_cancelled(away: Any) -> None:
-    with away(), transaction.atomic():
-        handle = receipt.enqueue(1)
-    row = rows("default").get()
-    assert handle.cancel()
-    row.save(using="default")  # as a worker sees it that has read it before
-    assert (relay.relay(), kept(), counted()) == (1, [], 0)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from importlib.util import find_spec
 from threading import Event
 from typing import Any
 
-import django
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections, transaction
-from django.test import RequestFactory, TestCase, override_settings
+from django.test import TestCase, override_settings
 
 from django_jobs import JobHandle, chain
-from django_jobs.core.values import Added
 from django_jobs.enqueueing import commits
 from django_jobs.operations import relay
 from django_jobs.outbox import rows
@@ -46,41 +42,6 @@ class TestBlocks:
             assert kept() == [outer.id, after.id]
         assert [stored(handle) for handle in (outer, inner, after)] == [True, False, True]
         assert kept() == []
-
-    def test_a_durable_block_is_a_transaction_like_any_other(self) -> None:
-        with transaction.atomic(durable=True):
-            handle = receipt.enqueue(1)
-        assert (handle.added, kept()) == (Added.ADDED, [])
-
-    def test_an_error_at_the_end_of_the_block_leaves_nothing(self) -> None:
-        def fails() -> None:
-            with transaction.atomic():
-                receipt.enqueue_many([(1,), (2,)])
-                assert len(kept()) == 2
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            fails()
-        assert (kept(), counted()) == ([], 0)
-
-    def test_a_view_in_an_atomic_request_enqueues_with_it(self) -> None:
-        @transaction.atomic
-        def view(request: Any) -> str:
-            return receipt.enqueue(1).state
-
-        assert view(RequestFactory().get("/")) == "deferred"
-        assert (kept(), counted()) == ([], 1)
-
-    def test_async_code_that_opens_a_transaction_in_a_thread_enqueues_with_it(self) -> None:
-        def in_transaction() -> str:
-            with transaction.atomic():
-                return receipt.enqueue(1).state
-
-        async def view() -> str:
-            return await sync_to_async(in_transaction)()
-
-        assert async_to_sync(view)() == "deferred"
-        assert (kept(), counted()) == ([], 1)
 
     def test_one_statement_writes_all_of_a_call_and_one_removes_them(self, django_assert_num_queries: Any) -> None:
         # BEGIN, INSERT and COMMIT are the transaction; DELETE comes after it, on MySQL and MariaDB after a SELECT.
@@ -218,17 +179,6 @@ class TestToCancelIsAPartOfTheTransaction:
             row.save(using="default")
             assert relay.relay() == 1
         assert get_store().claim("default", "me", 9, lease=30_000).claims == []
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(django.VERSION < (6, 0) and find_spec("django_tasks") is None, reason="needs Django's tasks")
-def test_a_task_of_django_is_written_like_a_job() -> None:
-    from tests.tasks_project import add
-
-    with transaction.atomic():
-        result = add.enqueue(1, 2)
-        assert kept() == [result.id]
-    assert (kept(), counted()) == ([], 1)
 
 
 class InATestCase(TestCase):

@@ -18,7 +18,7 @@ import redis
 from django.test import override_settings
 
 from bench.monitor import sent_by_name
-from django_jobs import Batch, Discard, Fail, Retry, Snooze, browse, chain, current_job, group, job
+from django_jobs import Batch, Discard, Fail, Retry, Snooze, chain, current_job, group, job
 from django_jobs.core.values import Attempt, Completed, Ended
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import settle
@@ -309,40 +309,6 @@ def test_who_waits_for_a_job_on_its_way_to_another_queue_reads_it_less_often_the
             (claim,) = redis_store.claim("other", "w", 1, lease=30_000).claims
             settle(redis_store, Executor(close_connections=False).attempt(claim, redis_store))
             assert told.result() is None
-
-
-def test_a_page_of_the_jobs_of_a_batch_is_one_round_trip(redis_store: Store, calls: list[str]) -> None:
-    """However many jobs it has; a page of a state reads on until it has found them."""
-    use_store(redis_store)
-    # The order in which Redis returns the fields is random: without room for the other fields, many a page takes two.
-    for _ in range(20):
-        with Batch(on_success=nothing.s(), on_complete=nothing.s(), on_dead=nothing.s()) as batch:
-            nothing.enqueue_many([()] * 100)
-        info = batch.handle.info
-        calls.clear()
-        assert len(browse.batch_jobs(info, limit=50).rows) == 50
-        assert calls == ["HSCAN"]
-    with Batch() as batch:
-        nothing.enqueue_many([()] * 3000)
-    info = batch.handle.info
-    calls.clear()
-    pages = [browse.batch_jobs(info, limit=50)]
-    assert calls == ["HSCAN"]
-    while pages[-1].following:
-        pages.append(browse.batch_jobs(info, after=pages[-1].following, limit=50))
-    found = [job.job_id for page in pages for job in page.rows]
-    assert (len(found), len(set(found)), max(len(page.rows) for page in pages)) == (3000, 3000, 50)
-    calls.clear()
-    assert browse.batch_jobs(info, "dead", limit=50) == ([], "")
-    assert calls == []
-
-
-def test_jobs_without_a_workflow_make_no_call_for_one(redis_store: Store, calls: list[str]) -> None:
-    use_store(redis_store)
-    nothing.enqueue_many([()] * 100)
-    calls.clear()
-    drain(redis_store)
-    assert calls == ["claim", "complete", "claim"]
 
 
 @job(name="tests.budgets.fails", max_attempts=2, backoff=[60])

@@ -51,14 +51,6 @@ class TestMissed:
         retry_state()
         assert len(enqueued) == 1
 
-    def test_skip_runs_none(self, retry_state, enqueued):
-        retry_state(after=timedelta(days=1, minutes=5), missed="skip")
-        assert enqueued == []
-
-    def test_skip_still_runs_what_is_less_than_a_minute_late(self, retry_state, enqueued):
-        retry_state(after=timedelta(days=1), missed="skip")
-        assert len(enqueued) == 1
-
     @pytest.mark.parametrize(("late", "runs"), [(59, 1), (61, 0)])
     def test_skip_counts_a_minute_from_the_time_of_the_run(self, retry_state, enqueued, late, runs):
         retry_state(after=timedelta(days=1, seconds=late - START.second), missed="skip")

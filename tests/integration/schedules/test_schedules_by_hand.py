@@ -7,9 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from django_jobs import schedules
-from django_jobs.core import registry
-from django_jobs.core.definition import JobDefinition
-from django_jobs.exceptions import InvalidSchedule, UnknownSchedule
 from django_jobs.schedules.scheduler import Periodic
 from tests.integration.schedulers import (
     START,
@@ -17,7 +14,6 @@ from tests.integration.schedulers import (
     enqueued,
     known_job,
     scheduled,
-    tick_job,
     use,
 )
 
@@ -27,27 +23,6 @@ pytestmark = pytest.mark.django_db
 
 
 class TestByHand:
-    def test_all_three_sources_are_listed(self, redis_store, use):
-        from django_jobs.models import Schedule
-
-        use(redis_store)
-        registry.register(JobDefinition(tick_job, name="tests.decorated", cron="@hourly"))
-        Schedule.objects.create(name="row", job="tests.tick", cron="@daily", timezone="Europe/Paris")
-        try:
-            with scheduled(nightly={"cron": "0 3 * * *"}):
-                found = {entry.label: entry for entry in schedules.entries()}
-        finally:
-            registry.unregister("tests.decorated")
-        assert found["tests.decorated"].id == "job:tests.decorated"
-        assert found["nightly"].source == "settings"
-        assert found["row"].timezone == "Europe/Paris"
-
-    def test_next_runs_are_in_the_zone_of_the_schedule(self, redis_store, use):
-        use(redis_store)
-        with scheduled(job={"cron": "0 3 * * *", "timezone": "America/New_York"}):
-            runs = schedules.next_runs(schedules.get_entry("job"), 2)
-        assert runs == [datetime(2026, 11, 21, 8, tzinfo=UTC), datetime(2026, 11, 22, 8, tzinfo=UTC)]
-
     def test_run_now_does_not_touch_the_scheduled_times(self, redis_store, use, at):
         use(redis_store)
         with scheduled(job={"cron": "* * * * *"}):
@@ -81,13 +56,3 @@ class TestByHand:
             for each in fleet:
                 each.tick()
         assert len(enqueued) == 1
-
-    def test_a_schedule_that_cannot_run_says_so(self, redis_store, use):
-        use(redis_store)
-        with scheduled(job={"cron": "61 * * * *"}), pytest.raises(InvalidSchedule, match="61"):
-            schedules.run_now(schedules.get_entry("job"))
-
-    def test_an_unknown_schedule_names_those_there_are(self, redis_store, use):
-        use(redis_store)
-        with scheduled(job={"cron": "* * * * *"}), pytest.raises(UnknownSchedule, match="settings:job"):
-            schedules.get_entry("nothing")

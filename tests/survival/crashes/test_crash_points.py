@@ -33,9 +33,6 @@ POINTS = (
 )
 #: the how-manieth to pass through the point dies.
 PASSES = dose((1,), long=(1, 2, 1, 2, 1))
-LEASE = 2
-#: Seconds that the jobs take.
-WORK = 6
 
 
 def work_for(point: str, producer: Producer, prefix: str, gate: Path) -> None:

@@ -7,12 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import redis
 
 from django_jobs import Batch, get_job, group
 from django_jobs.core.values import PLAIN, Added, Attempt, Completed, Controls, Job, NewJob, State
 from django_jobs.enqueueing.decorator import JobFunction
-from django_jobs.exceptions import StoreFull, StoreMisconfigured
+from django_jobs.exceptions import StoreFull
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -25,11 +24,6 @@ from tests.support.faults.walking import QUEUE, Walk
 from tests.survival.conftest import Clock
 
 USERS = ("worker", "producer", "viewer")
-FORBIDDEN = (
-    "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SCRIPT FLUSH", "CLIENT KILL TYPE normal",
-    "GET session:1", "ACL LIST", "EVAL return{redis.call('GET','session:1')} 0", "SHUTDOWN NOSAVE",
-    "DEBUG SLEEP 0", "FUNCTION LIST",
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -65,50 +59,6 @@ def test_a_worker_may_do_all_of_its_work(quiet_server: RedisServer, virtual: Clo
     store.close()
     with quiet_server.client() as client:
         assert client.acl_log() == []
-
-
-@pytest.mark.redis
-@pytest.mark.usefixtures("users")
-@pytest.mark.parametrize("user", USERS)
-def test_nobody_may_touch_the_server_or_foreign_keys(quiet_server: RedisServer, user: str) -> None:
-    client = redis.Redis(port=quiet_server.port, username=user, password="PASSWORD", protocol=2)
-    for command in FORBIDDEN:
-        with pytest.raises(
-            redis.ResponseError, match=r"(?i)permission|noperm|acl|user executing the script|unknown command"
-        ):
-            client.execute_command(*command.split())
-    client.close()
-
-
-#: What tells workers to delete, to stop, to kill or to pause; Redis looks at the keys before it looks at the script.
-ORDERS = (
-    "RPUSH {jobs}:commands:w stop", "HSET {jobs}:document:bulk a 1", "HSET {jobs}:document:schedules paused:a 1",
-    "HSET {jobs:default}:paused p 0", "EVAL return{redis.call('HSET',KEYS[1],'p','0')} 1 {jobs:default}:paused",
-    "EVAL return{redis.call('RPUSH','{jobs}:commands:w','stop')} 0", "ZADD {jobs}:seen 1 w", "DEL {jobs:default}:jobs",
-    "HDEL {jobs:default}:jobs a", "UNLINK {jobs}:queues",
-)  # fmt: skip
-
-
-@pytest.mark.redis
-@pytest.mark.usefixtures("users")
-@pytest.mark.parametrize("user", ["producer", "viewer"])
-def test_only_a_worker_may_give_orders_to_workers(quiet_server: RedisServer, virtual: Clock, user: str) -> None:
-    client = redis.Redis(port=quiet_server.port, username=user, password="PASSWORD", protocol=2)
-    for command in ORDERS:
-        with pytest.raises(redis.ResponseError, match=r"(?i)permission|noperm|acl|user executing the script"):
-            client.execute_command(*command.split())
-    client.close()
-    worker, store = store_of(quiet_server, "worker", virtual), store_of(quiet_server, user, virtual)
-    worker.publish_worker("w", {}, 60_000)
-    for order in (
-        lambda: store.pause(QUEUE),
-        lambda: store.command_worker("w", "stop"),
-        lambda: store.update_document("bulk", {"a": 1}),
-    ):
-        with pytest.raises(StoreMisconfigured, match="lacks a permission"):
-            order()
-    store.close()
-    worker.close()
 
 
 @pytest.mark.redis
@@ -250,18 +200,6 @@ def test_in_a_full_redis_a_producer_that_asks_again_is_told_so_and_a_worker_is_t
             client.config_set("maxmemory", 0)
     producer.close()
     worker.close()
-
-
-@pytest.mark.redis
-@pytest.mark.usefixtures("users")
-def test_a_user_is_told_that_a_permission_is_missing(quiet_server: RedisServer, virtual: Clock) -> None:
-    store = store_of(quiet_server, "producer", virtual)
-    store.enqueue(QUEUE, [NewJob("a", encode(Job("a", QUEUE, "shop.work", b"[[],{}]", 0)))])
-    with pytest.raises(StoreMisconfigured, match="lacks a permission"):
-        store.delete(QUEUE, ["a"])
-    with pytest.raises(StoreMisconfigured, match="lacks a permission"):
-        store.claim(QUEUE, "worker", 1, lease=30_000)
-    store.close()
 
 
 def step_of_a_producer() -> None:

@@ -93,16 +93,6 @@ def test_the_reason_to_stop_is_told() -> None:
     assert never.stop_reason == "cancelled"
 
 
-def test_should_stop_is_asked_of_one_job_or_of_all() -> None:
-    stops = StopRequests()
-    one, other = make(stops=stops), running_job("id-2", stops=stops)
-
-    stops.jobs.add(("default", "id-1"))
-    assert (JobContext(one).should_stop, other.should_stop) == (True, False)
-    stops.everybody = True
-    assert other.should_stop
-
-
 @pytest.mark.accepts("G24")
 def test_each_attempt_has_a_namespace_of_its_own() -> None:
     first, second = make(), make()

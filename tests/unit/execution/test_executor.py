@@ -132,19 +132,6 @@ def test_the_log_says_what_helps_a_name_nobody_knows(bench: Bench, caplog: pytes
     assert "Restart workers that run older code" in line
 
 
-def test_a_parked_job_runs_when_a_worker_knows_its_name(bench: Bench) -> None:
-    def late() -> str:
-        return "at last"
-
-    job_id = bench.run(None, name="bench.late").id
-    bench.define(late)
-    Executor(middleware=(), clock=bench.clock).run(bench.claim(), bench.store)
-
-    info = bench.store.get("default", job_id)
-    assert info is not None
-    assert (info.state, info.result) == (State.SUCCEEDED, b'"at last"')
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -167,19 +154,6 @@ def test_what_cannot_be_read_is_dead_with_its_bytes_kept(bench: Bench, record: b
     info = bench.store.get("default", job_id)
     assert info is not None
     assert (info.state, info.record, info.attempts[0].outcome) == (State.DEAD, record, "corrupt")
-
-
-def test_a_check_in_is_stored_while_the_job_runs(bench: Bench) -> None:
-    seen: list[Any] = []
-
-    def export(ctx: JobContext) -> None:
-        ctx.checkin("half", 0.5)
-        info = bench.store.get("default", ctx.job.id)
-        assert info is not None
-        seen.append(info.checkin)
-
-    bench.run(export, takes_context=True)
-    assert (seen[0]["message"], seen[0]["progress"]) == ("half", 0.5)
 
 
 # -- async ---------------------------------------------------------------------------

@@ -76,12 +76,6 @@ def test_errors_in_discard_on_end_the_job_quietly() -> None:
     assert isinstance(decide(LookupError(), discard_on=(LookupError,)), Cancelled)
 
 
-@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), MemoryError(), GeneratorExit()])
-def test_whatever_a_job_raises_is_a_failure_like_any_other(error: BaseException) -> None:
-    assert isinstance(decide(error), RetryIn)
-    assert isinstance(decide(error, retry_on=(OSError,)), Dead)
-
-
 def test_a_job_may_decide_its_own_fate() -> None:
     retry = decide(Retry("busy", in_=7))
     snooze = decide(Snooze(in_=2.5), attempt=10, most=10)
@@ -210,14 +204,6 @@ def test_clean_text_is_short_valid_and_without_controls(text: str, limit: int) -
         assert len(data) <= limit
         assert b"\0" not in data
         assert b"\x1b" not in data
-
-
-def test_a_traceback_names_the_place_and_keeps_its_end() -> None:
-    log = failed_attempt(raised(ValueError("here")), number=1, at=0)
-
-    assert log.error_type == "builtins.ValueError"
-    assert "in raised" in log.traceback
-    assert log.traceback.rstrip().endswith("ValueError: here")
 
 
 def test_endless_recursion_has_a_short_traceback() -> None:

@@ -87,14 +87,6 @@ def test_there_are_as_many_as_processes_while_jobs_wait(family: Family) -> None:
     assert family.fill_up(10) == 2, "one of them is idle"
 
 
-def test_jobs_that_compute_get_no_more(family: Family) -> None:
-    family.fill_up()
-    for _ in range(2):
-        family.runs(alone(family)[-1], left=500, since=family.now + 1000)
-        family.fill_up()
-    assert family.fill_up(100) == 2
-
-
 def test_jobs_that_sleep_get_more(family: Family) -> None:
     family.fill_up()
     for _ in range(16):

@@ -169,14 +169,6 @@ def test_a_worker_without_settings_beats_every_five_seconds(make_beat: Callable[
     assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([5.0] * 3)
 
 
-def test_a_broken_queue_does_not_cost_the_leases_in_the_others(make_beat: Callable[..., Beat]) -> None:
-    beat = make_beat("a1", "a2")
-    beat.fleet.broken = {"a1"}
-
-    assert beat.calls() == ["extend a1", "extend a2", "publish"]
-    assert beat.heart.silence == 0
-
-
 def test_each_child_is_told_what_the_store_has_for_it_and_what_was_not_asked(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat("a1", "a2")
     beat.workers = ["child-1", "child-2"]

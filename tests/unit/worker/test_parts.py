@@ -209,19 +209,6 @@ def test_a_store_that_is_away_is_asked_less_and_less() -> None:
     assert tasks.due > monotonic()
 
 
-def test_expired_leases_are_spared_for_a_while_when_asked() -> None:
-    store = Quiet()
-    tasks = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
-    tasks.spare_expired_leases(60)
-    run_due(tasks, 10)
-    assert "recover" not in store.asked
-
-    tasks.grace_until = 0.0
-    fresh = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
-    run_due(fresh, 6)
-    assert "recover" in store.asked
-
-
 @pytest.mark.parametrize("lease", [2_000, 10_000, 30_000])
 def test_leases_are_spared_once_and_recovered_after_it_however_short_they_are(
     lease: int, monkeypatch: pytest.MonkeyPatch
@@ -438,22 +425,6 @@ def test_messages_arrive_whole_and_the_end_of_a_process_is_seen() -> None:
     assert not parent.is_open
     assert not parent.send(Drain())
     parent.close()
-
-
-def test_a_parent_never_waits_for_a_child_that_does_not_read() -> None:
-    parent, child = pair()
-    sent = [parent.send(ChildStatus(n, jobs=[{"id": "x" * 10_000}])) for n in range(500)]
-
-    assert sent[0] is True
-    assert sent[-1] is False
-    # What did get through can be read, and once there is room so can what follows.
-    got: list[Any] = []
-    while not got or got[-1].serial < 500:
-        got += child.receive()
-        parent.send(ChildStatus(500 + len(got)))
-    assert [message.serial for message in got if message.serial < 500] == [n for n, ok in enumerate(sent) if ok]
-    parent.close()
-    child.close()
 
 
 def test_a_message_comes_out_as_it_went_in() -> None:

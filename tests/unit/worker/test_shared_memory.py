@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from django_jobs.core.values import Claim
-from django_jobs.worker.batch_memory import Asked, LastBatch, Returned, StartedJob
+from django_jobs.worker.batch_memory import Asked, LastBatch, StartedJob
 from django_jobs.worker.child.queue_selector import LARGEST
 from django_jobs.worker.shared_memory import SharedMemory, Thread
 
@@ -125,36 +125,6 @@ class TestABatchOfAnAloneChild:
         shared.end_claim()
         return thread
 
-    def test_shows_the_job_that_runs(self, shared: SharedMemory, thread: Thread) -> None:
-        assert shared.running() is None
-        thread.begin_job(1)
-        thread.memory.runs(1, 12.5, 400)
-        assert shared.running() == StartedJob("a", "y", 7, 12.5, 400, 5)
-        thread.memory.runs_nothing()
-        assert shared.running() is None
-
-    def test_shows_what_is_left_when_the_child_has_died(self, shared: SharedMemory, thread: Thread) -> None:
-        thread.begin_job(0)
-        assert thread.memory.has_returned(0, 3, b'"one\nline"')
-        thread.begin_job(1)
-        x, _, z = bare(*claims("a", 7, "x", "y", "z"))
-        assert shared.last_batch() == LastBatch((Returned(x, 3, b'"one\nline"'),), (z,))
-        thread.end_batch()
-        assert shared.last_batch() == LastBatch()
-
-    def test_names_the_claim_call_whose_jobs_it_had_not_noted(self, shared: SharedMemory, thread: Thread) -> None:
-        shared.claim_succeeded("a", claims("a", 7, "x"))
-        thread.end_batch()
-        shared.begin_claim("a")
-        asked = shared.last_batch().asked
-        assert asked is not None
-        assert shared.last_batch() == LastBatch(asked=Asked(asked.number, "a", 7))
-        shared.claim_succeeded("a", claims("a", 8, "v", "w"))
-        assert shared.last_batch() == LastBatch(asked=Asked(asked.number, "a", 7))
-        thread.note_claims("a", claims("a", 8, "v", "w"))
-        shared.end_claim()
-        assert shared.last_batch() == LastBatch(not_begun=tuple(bare(*claims("a", 8, "v", "w"))))
-
     def test_keeps_its_running_job_when_the_others_are_handed_back(self, shared: SharedMemory, thread: Thread) -> None:
         thread.begin_job(0)
         thread.memory.runs(0, 1.0, None)
@@ -163,11 +133,6 @@ class TestABatchOfAnAloneChild:
         assert shared.last_batch() == LastBatch()
         assert not shared.waits_to_begin("a", "z", 7)
         assert shared.running() == StartedJob("a", "x", 7, 1.0, None, 5)
-
-    def test_has_room_for_so_many_results(self, shared: SharedMemory, thread: Thread) -> None:
-        assert thread.memory.has_returned(0, 1, b"x" * 60_000)
-        assert not thread.memory.has_returned(1, 1, b"x" * 60_000)
-        assert [one.claim.id for one in shared.last_batch().returned] == ["x"]
 
     def test_says_which_job_a_thread_runs(self, shared: SharedMemory, thread: Thread) -> None:
         assert shared.thread_of_job() is None

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Claim, Lane
-from django_jobs.exceptions import StoreUnavailable
+from django_jobs.core.values import Lane
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import IpcChannel, pair
@@ -161,23 +160,3 @@ def test_in_a_worker_that_is_never_idle_it_begins_after_an_hour_and_a_half(worke
         worker.step(PATIENCE / 2)
         name = next(name for name in ("tries", "other") if "MayRunSuspects" in worker.told(name))
     assert worker.now - began <= 5400 + 600
-
-
-class Store:
-    """Begins jobs, or does not answer."""
-
-    def __init__(self, answer: bool | None = True) -> None:
-        self.answer = answer
-
-    def begin(self, claim: Claim) -> bool:
-        if self.answer is None:
-            raise StoreUnavailable
-        return self.answer
-
-
-@pytest.fixture
-def channels() -> Iterator[tuple[IpcChannel, IpcChannel]]:
-    ours, theirs = pair()
-    yield ours, theirs
-    ours.close()
-    theirs.close()

@@ -150,20 +150,6 @@ def test_every_value_is_written_and_read_again(
     assert ArchivedJob.objects.count() == 2
 
 
-def test_a_second_archiver_leaves_the_queue_to_the_first_until_its_lease_has_ended(
-    api: Api, store: Store, clock: Clock, work_off: Callable[..., int]
-) -> None:
-    first, second = (Archiver(store, lambda: ["default"], lease=30_000) for _ in range(2))
-    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
-    work_off()
-    assert (first.tick(), second.tick()) == (1, 0)
-    api.put("v1/jobs/tests.greet/2", {"data": ["Ada"]})
-    work_off()
-    assert second.tick() == 0
-    clock.advance(30_001)
-    assert (second.tick(), ArchivedJob.objects.count()) == (1, 2)
-
-
 def test_an_archiver_that_leaves_is_followed_at_once_and_takes_no_turn_of_another(
     api: Api, store: Store, work_off: Callable[..., int]
 ) -> None:

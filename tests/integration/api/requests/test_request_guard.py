@@ -166,16 +166,3 @@ def test_the_openapi_document_describes_every_call(api: Api) -> None:
         for operation in methods.values():
             assert operation["summary"]
             assert "application/problem+json" in operation["responses"]["default"]["content"]
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("v1/jobs/tests.swallow/1", {"priority": True}),
-        ("v1/jobs/tests.swallow/1", {"priority": "5"}),
-        ("v1/jobs/tests.swallow/1", {"run_after": 5}),
-        ("v1/jobs/tests.swallow/1", {"expires_at": "1632-10-29T02:05:26Z"}),
-    ],
-)
-def test_types_are_those_of_json(api: Api, path: str, body: dict[str, Any]) -> None:
-    assert api.put(path, body).status_code == 422

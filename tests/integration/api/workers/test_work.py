@@ -115,17 +115,6 @@ class TestClaim:
         assert [job["id"] for job in api.post("v1/queues/default/claim", {"limit": 9}).json()["jobs"]] == ["mine"]
         assert store.stats(["default"])[0].counts["running"] == 1
 
-    def test_workers_of_django_leave_those_queues_and_jobs_alone(
-        self, api: Api, store: Store, kind: str, work_off: Callable[..., int], clock: Clock, claim: Callable[..., Any]
-    ) -> None:
-        assert remote.pull_queues() == {"pull"}
-        api.put("v1/jobs/php.resize/1")
-        (held,) = store.claim("pull", "worker", 1, lease=30_000).claims
-        Executor(close_connections=False, clock=store.now).run(held, store)
-        assert store.get("pull", "1").state is State.SCHEDULED  # type: ignore[union-attr]
-        clock.advance(6_000)
-        assert [job["attempt"] for job in claim()] == [1]
-
 
 class TestRequestId:
     def test_a_claim_whose_answer_was_lost_is_asked_for_again(self, api: Api, claim: Callable[..., Any]) -> None:
@@ -322,12 +311,6 @@ class TestExtend:
         states = [api.get(f"v1/jobs/{job['id']}").json()["state"] for job in held]
         assert states == ["running", "retry", "running"]
         assert api.post("v1/extensions", {"extensions": each * 34}).status_code == 422
-
-    def test_a_stale_token_extends_nothing(self, api: Api, store: Store, claim: Callable[..., Any]) -> None:
-        api.put("v1/jobs/php.resize/1")
-        (job,) = claim(lease=10)
-        assert api.post("v1/jobs/php.resize/1/extend", {"token": job["token"] + 1, "message": "x"}).status_code == 409
-        assert store.get("pull", "1").checkin is None  # type: ignore[union-attr]
 
 
 def test_a_pull_job_that_a_worker_of_django_met_expires_at_its_time(api: Api, store: Store, clock: Any) -> None:

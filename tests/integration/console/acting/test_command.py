@@ -244,8 +244,11 @@ def test_a_queue_and_a_job_type_are_paused_and_resumed(console_store: Store, fil
     pause = console_store.stats(["default"])[0].paused
     assert pause is not None
     assert (pause.reason, pause.until) == ("deploy", console_store.now() + 60_000)
+    assert re.search(r"default is paused until 20.*: deploy\n", jobs("stats"))
+    assert as_json("stats")["queues"]["default"]["paused"] is True
     jobs("resume", "default")
-    jobs("pause", "--job", "shop.send_receipt")
+    jobs("pause", "--job", "shop.send_receipt", "--reason", "wrong sums")
+    assert "shop.send_receipt in default is paused: wrong sums\n" in jobs("stats")
     assert "shop.send_receipt" in console_store.stats(["default"])[0].paused_types
     jobs("resume", "--job", "shop.send_receipt")
     assert not console_store.stats(["default"])[0].paused_types

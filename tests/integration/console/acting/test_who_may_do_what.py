@@ -30,6 +30,7 @@ PAGES = [
     "jobs/dead/?q=x&name=y&queue=default&error=z",
     "search/",
     "search/?q=x",
+    "store/",
     "types/shop.send_receipt/",
     "types/nobody.knows/?queue=default",
     "workers/",

@@ -293,22 +293,6 @@ def test_the_error_of_a_failing_type_quotes_arguments_only_for_those_who_may_see
         assert "bob" not in text
 
 
-def test_retries_that_pile_up(safe_store: Store, filler: Filler, root: Client) -> None:
-    for _ in range(500):
-        filler.make(State.RETRY)
-    assert "retries" in kinds()
-    assert "500 jobs wait for a retry." in root.get(BASE).text
-
-
-def test_dead_jobs_say_since_when(safe_store: Store, filler: Filler, clock: Any) -> None:
-    first = clock()
-    filler.make(State.DEAD)
-    clock.advance(5000)
-    filler.make(State.DEAD)
-    (found,) = [found for found in diagnosis.check().findings if found.cause == "dead"]
-    assert (found.number, found.since) == (2, first)
-
-
 @pytest.fixture
 def nightly(monkeypatch: pytest.MonkeyPatch) -> ScheduleEntry:
     """A schedule of every full hour."""

@@ -23,15 +23,6 @@ def ids(jobs: list[JobInfo]) -> list[str]:
 # -- pages ---------------------------------------------------------------------
 
 
-def test_a_page_of_several_queues_is_in_the_order_of_time(console_store: Store, filler: Filler, clock: Any) -> None:
-    made = []
-    for i in range(9):
-        made.append(filler.make(State.DEAD, queue=("default", "mail", "photos")[i % 3]))
-        clock.advance(1_000)
-    assert ids(browse.page(State.DEAD).jobs) == made[::-1]
-    assert browse.page(State.DEAD, "mail").total == 3
-
-
 def test_pages_over_several_queues_hold_every_job_once(
     console_store: Store, filler: Filler, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,12 +172,6 @@ def test_messages_that_differ_only_in_what_varies_are_one_group(one: str, other:
     assert group.count == 2
 
 
-def test_other_classes_and_other_words_are_other_groups(filler: Filler) -> None:
-    for error, kind in (("a", "ValueError"), ("b", "ValueError"), ("a", "KeyError"), ("a", "ValueError")):
-        filler.make(State.DEAD, error, kind)
-    assert [group.count for group in browse.error_groups(State.DEAD, Match())] == [2, 1, 1]
-
-
 def test_a_reader_without_arguments_learns_no_error_of_them(filler: Filler) -> None:
     filler.make(State.DEAD, "no such user: ada@example.com", "LookupError", call=[["ada@example.com"], {}])
     filler.make(State.DEAD, "card refused for secret-word", "LookupError", name="shop.charge_card",
@@ -196,12 +181,6 @@ def test_a_reader_without_arguments_learns_no_error_of_them(filler: Filler) -> N
     assert "ada@" not in str(shown)
     assert "secret-word" not in str(browse.error_groups(State.DEAD, Match())[0].message)
     assert all("secret-word" not in f"{group.message}" for group in browse.error_groups(State.DEAD, Match()))
-
-
-def test_a_group_of_jobs_without_a_log_is_shown_too(console_store: Store, filler: Filler) -> None:
-    console_store.restore("default", "x", b"?", State.DEAD)
-    (group,) = browse.error_groups(State.DEAD, Match())
-    assert (group.count, group.error_type) == (1, "(none)")
 
 
 @pytest.mark.parametrize("queues", [6, 20, 60])

@@ -76,15 +76,6 @@ def test_dead_jobs_come_newest_first_and_page_to_the_last(console_store: Store, 
     assert root.get(f"{BASE}jobs/dead/?p=99").text.count('name="job"') == 20
 
 
-def test_a_search_says_how_far_it_looked(console_store: Store, root: Client) -> None:
-    fill_typical(console_store)
-    page = root.get(f"{BASE}jobs/dead/?q=declined").text
-    assert "4 matches. 10 of 10 jobs were checked." in page
-    assert page.count('name="job"') == 4
-    assert root.get(f"{BASE}jobs/dead/?name=shop.send_receipt").text.count('name="job"') == 6
-    assert root.get(f"{BASE}jobs/dead/?q=order_id%3D7003").text.count('name="job"') == 1
-
-
 def test_an_id_is_found_in_whatever_state_it_is(console_store: Store, filler: Filler, root: Client) -> None:
     id = filler.make(State.SCHEDULED)
     page = root.get(f"{BASE}jobs/dead/?q={id}").text

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from html import unescape
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from django_jobs.exceptions import StoreUnavailable
 from django_jobs.operations.diagnosis import facts as server_module
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
@@ -116,22 +113,6 @@ def test_the_clock_is_compared(
         assert ("Run NTP on both." in text) is (level != "ok")
         assert facts(text)["Difference of the clocks"] in (f"{off:+.2f} s", "-0.00 s", "+0.00 s")
         assert level in levels(text)
-
-
-def test_a_store_that_is_away_is_said(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away() -> Any:
-        raise StoreUnavailable("Redis at redis.example:6379 cannot be reached.")
-
-    monkeypatch.setattr(console_store, "describe", away)
-    response = root.get(PAGE)
-    assert response.status_code == 503
-    assert "redis.example:6379 cannot be reached" in response.text
-
-
-def test_who_may_see_jobs_may_see_it(console_store: Store, person: Callable[..., Client]) -> None:
-    assert person("view_jobs").get(PAGE).status_code == 200
-    assert person("retry_jobs").get(PAGE).status_code == 403
-    assert person("manage_workers").post(PAGE).status_code in (403, 405)
 
 
 def test_the_alarms_about_it_lead_to_it(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:

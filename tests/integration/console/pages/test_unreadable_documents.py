@@ -108,13 +108,6 @@ def test_a_worker_whose_entry_says_no_time_is_shown(redis_store: Store) -> None:
         assert (worker.name, worker.seen_at) == ("broken:1", redis_store.now())
 
 
-def test_broken_facts_of_schedules_leave_the_page(console_store: Store, root: Client) -> None:
-    for text in GARBAGE:
-        for fact in ("since:x:job:a", "paused:settings:nightly", "passed:x", "\x00"):
-            write(console_store, "schedules", fact, text)
-        assert root.get(f"{BASE}schedules/").status_code == 200, text[:40]
-
-
 def test_a_broken_snapshot_counts_as_none_and_is_replaced(
     console_store: Store, filler: Filler, root: Client, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

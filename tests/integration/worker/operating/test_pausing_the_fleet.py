@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from time import monotonic_ns
 from uuid import uuid4
 
 import pytest
-from django.core.management import call_command
 from django.test import override_settings
 
 from django_jobs import job, operations
@@ -146,30 +143,4 @@ def test_a_pause_ends_by_itself_at_its_time(site: WorkerSite, fleet: list[Pool],
         late.append(min(ends) - until)
     assert sorted(late)[2] <= LONGEST_WAIT * 1000 / 8, f"ms: {late}"
     stats = site.store.stats([Q])[0]
-    assert (stats.paused, stats.paused_types) == (None, {})
-
-
-@pytest.mark.django_db
-def test_pausing_from_the_shell_says_why_and_until_when(site: WorkerSite) -> None:
-    def jobs(*args: str) -> str:
-        out = StringIO()
-        call_command("jobs", *args, stdout=out)
-        return out.getvalue()
-
-    now = site.store.now()
-    jobs("pause", Q, "--for", "60", "--reason", "the disk is full")
-    jobs("pause", Q, "--job", add.name, "--reason", "wrong sums")
-    (stats,) = site.store.stats([Q])
-    assert stats.paused is not None
-    assert stats.paused.reason == "the disk is full"
-    assert 59_000 <= stats.paused.until - now <= 90_000
-    assert stats.paused_types[add.name].reason == "wrong sums"
-    assert json.loads(jobs("stats", "--json"))["queues"][Q]["paused"] is True
-    shown = jobs("stats")
-    assert f"{Q} is paused until 20" in shown
-    assert ": the disk is full\n" in shown
-    assert f"{add.name} in {Q} is paused: wrong sums\n" in shown
-    jobs("resume", Q)
-    jobs("resume", Q, "--job", add.name)
-    (stats,) = site.store.stats([Q])
     assert (stats.paused, stats.paused_types) == (None, {})
