@@ -106,7 +106,7 @@ def credentials(value: Any) -> str | None:
     )
     hint = (
         "Use a dict, as in {'media': {'token': '…'}, 'mail': {'user': '…', 'password': '…', 'secrets': ['whsec_…']}}. "
-        "A secret is at least 16 bytes in base64."
+        "A token is one line, and a secret at least 16 bytes in base64."
     )
     return None if good else hint
 
@@ -118,7 +118,7 @@ def _credential(entry: Mapping[str, Any]) -> bool:
         if not isinstance(secrets, list | tuple) or not secrets or not all(map(_secret, secrets)):
             return False
     fits = set(rest) in ({"token"}, {"user", "password"}) or (not rest and "secrets" in entry)
-    return fits and all(isinstance(part, str) for part in rest.values())
+    return fits and all(isinstance(part, str) for part in rest.values()) and rest.get("token", "").isprintable()
 
 
 def _secret(value: Any) -> bool:

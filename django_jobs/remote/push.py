@@ -104,6 +104,10 @@ class Headers:
 
 def _authorization(entry: Mapping[str, Any]) -> dict[str, str]:
     if "token" in entry:
+        if not str(entry["token"]).isprintable():  # http.client would quote it in its error, which the job keeps
+            raise NotAccepted(
+                "The token in DJANGO_JOBS['API']['CREDENTIALS'] is not one line. If it was read from a file, strip it."
+            )
         return {"Authorization": f"Bearer {entry['token']}"}
     if "user" in entry:
         basic = b64encode(f"{entry['user']}:{entry.get('password', '')}".encode()).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,7 +30,7 @@ class schedule:
     def cron(self) -> str:
         """The text of schedules/interval.py.  Raises Unsupported for parts of a second."""
         every = self.run_every.total_seconds() if isinstance(self.run_every, timedelta) else self.run_every
-        if every < 1 or every != int(every):
+        if every < 1 or not float(every).is_integer():
             raise Unsupported(f"A schedule of every {every:g} s: use whole seconds, at least one.")
         return f"@every {int(every)}s"
 
@@ -67,7 +68,8 @@ class crontab:
 
 def _field(value: Any) -> str:
     if isinstance(value, str):
-        return value.replace(" ", "")
+        # Of a name such as "sunday", the first three letters count.
+        return re.sub("[A-Za-z]+", lambda name: name[0][:3], value.replace(" ", ""))
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, Iterable):
@@ -91,7 +93,10 @@ def _entry(key: str, options: dict[str, Any]) -> ScheduleEntry:
             f"CELERY_BEAT_SCHEDULE[{key!r}]: schedule={when!r} is no crontab of django_jobs.compat.celery, number of "
             "seconds, or timedelta."
         )
-    task, args, kwargs = options.pop("task"), list(options.pop("args", ())), dict(options.pop("kwargs", None) or {})
+    task = options.pop("task", None)
+    if not isinstance(task, str):
+        raise Unsupported(f"CELERY_BEAT_SCHEDULE[{key!r}]: task={task!r}: write the name of a task.")
+    args, kwargs = list(options.pop("args", None) or ()), dict(options.pop("kwargs", None) or {})
     call = options.pop("options", None) or {}
     options.pop("relative", None)
     if options:

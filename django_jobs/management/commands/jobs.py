@@ -11,10 +11,10 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from django_jobs.exceptions import JobsError
-from django_jobs.formatting import migrate_hint
+from django_jobs.formatting import migrate_hint, sentence
 from django_jobs.management.jobs_commands import SUBCOMMANDS
 from django_jobs.models import audit
 
@@ -36,10 +36,9 @@ class Command(BaseCommand):
             answer = SUBCOMMANDS[options["subcommand"]].run(options)
         except (JobsError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
-        except DatabaseError as error:
-            if hint := migrate_hint(error):
-                raise CommandError(f"{error}{hint}.") from error
-            raise
+        except (DatabaseError, InterfaceError) as error:
+            said = f"The database cannot be used: {str(error).strip()}{migrate_hint(error)}"
+            raise CommandError(sentence(said)) from error
         for act in answer.acts:
             audit.record(audit.shell_user(), audit.Source.COMMAND, act)
         self.show(answer.data if options["json"] else answer.text, as_json=options["json"])

@@ -627,6 +627,12 @@ def test_the_schedule_of_beat_becomes_schedules(jobs: Jobs) -> None:
     assert (called.state, AsyncResult(f"{called.id}.call").queue) == ("SUCCESS", "mail")
 
 
+def test_a_crontab_takes_the_names_of_days_and_months_as_celery_does() -> None:
+    when = crontab(minute=0, hour=3, day_of_week="sunday, Tues,thursday-saturday", month_of_year="january-march")
+    assert when.cron == "0 3 * jan-mar sun,Tue,thu-sat"
+    check_entry(ScheduleEntry(id="x", job="layer.mailed", cron=when.cron, args=[], kwargs={}))
+
+
 def test_options_of_an_entry_of_beat_become_fields_of_the_schedule() -> None:
     options = {"queue": "mail", "priority": 3, "expires": timedelta(minutes=2)}
     written = {
@@ -698,10 +704,30 @@ def test_a_task_that_is_enqueued_by_name_is_placed_and_expires_as_a_call_of_it(j
         assert [each.refresh().state for each in late] == ["expired"] * 3
 
 
-@pytest.mark.parametrize("when", [schedule(0.5), schedule(90.5), crontab(day_of_month=1, day_of_week=1)])
+@pytest.mark.parametrize(
+    "when",
+    [
+        schedule(0.5),
+        schedule(90.5),
+        schedule(float("nan")),
+        schedule(float("inf")),
+        crontab(day_of_month=1, day_of_week=1),
+    ],
+)
 def test_a_schedule_that_cannot_be_kept_is_refused(when: Any) -> None:
     with pytest.raises(Unsupported):
         _ = when.cron
+
+
+def test_an_entry_of_beat_may_leave_its_arguments_out_and_not_its_task() -> None:
+    plain = {"task": "layer.mailed", "schedule": 30.0, "args": None, "kwargs": None, "options": None}
+    with override_settings(CELERY_BEAT_SCHEDULE={"plain": plain}):
+        assert [(each.job, each.args, each.kwargs) for each in entries()] == [("layer.mailed", [], {})]
+    for task in ({}, {"task": mailed}):
+        bad = {"schedule": 30.0, **task}
+        said = r"SCHEDULE\['bad'\]: task=.*: write the name of a task"
+        with override_settings(CELERY_BEAT_SCHEDULE={"bad": bad}), pytest.raises(Unsupported, match=said):
+            entries()
 
 
 @pytest.mark.parametrize(("module", "names"), [(celery, NAMES), (exceptions, EXCEPTIONS), (signals, SIGNALS)])

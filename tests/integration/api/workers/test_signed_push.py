@@ -68,6 +68,24 @@ def test_every_secret_signs_and_a_third_one_does_not(
     assert not verified(receiver, 0, NEW)
 
 
+def test_a_token_that_no_header_can_hold_is_refused_and_not_shown_to_those_who_see_the_job(
+    api: Api, store: Store, receiver: Receiver, work_off: Callable[..., int], settings: Any
+) -> None:
+    """As it is read from a file that ends in a newline."""
+    credentials = {"shop": {"token": "s3cret\n"}}
+    settings.DJANGO_JOBS = {**SETTINGS, "API": {**SETTINGS["API"], "CREDENTIALS": credentials}}
+    use_store(store)
+    api.put("v1/jobs/node.mail/1", {"data": 1})
+    work_off("push")
+    job = api.get("v1/jobs/1")
+    assert (receiver.seen, job.json()["state"]) == ([], "retry")
+    assert "strip it" in job.json()["error"]
+    assert "s3cret" not in job.content.decode()
+    assert "s3cret" not in store.get("push", "1").attempts[0].traceback  # type: ignore[union-attr]
+    assert values.credentials(credentials)
+    assert values.credentials({"shop": {"token": "s3cret"}}) is None
+
+
 def test_the_library_of_standard_webhooks_verifies_it(
     api: Api, receiver: Receiver, work_off: Callable[..., int]
 ) -> None:

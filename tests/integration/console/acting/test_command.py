@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.test import override_settings
 
 from django_jobs import archive
@@ -515,6 +515,19 @@ def test_it_is_no_error_that_nobody_reads_the_output_to_its_end(console_store: S
     with open(writer, "w") as out:
         call_command("jobs", "pause", "default", stdout=out)
     assert console_store.stats(["default"])[0].paused
+
+
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
+@pytest.mark.parametrize("words", [("history",), ("outbox",), ("token", "list"), ("schedules",), ("paused",)])
+def test_a_database_that_is_away_is_an_error_in_one_line(
+    console_store: Store, words: tuple[str, ...], error: type[Exception]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise error("nobody listens?\n")
+
+    with connection.execute_wrapper(refuse), pytest.raises(CommandError) as raised:
+        jobs(*words)
+    assert str(raised.value) == "The database cannot be used: nobody listens?."
 
 
 @pytest.mark.parametrize("words", [("pause", "default", "--reason"), ("show",), ("list", "dead", "--query")])
