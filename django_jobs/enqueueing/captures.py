@@ -16,11 +16,15 @@ from django_jobs.conf import raw_setting
 _captured: list[str] = []
 
 
-def never_commits(alias: str) -> bool:
+def in_test_case(alias: str) -> bool:
     """Return whether the open transaction of this thread belongs to a TestCase (or to pytest-django's `db`), which
-    rolls it back, and no captureOnCommitCallbacks() block stands for the commit."""
-    blocks = connections[alias].atomic_blocks
-    return any(getattr(block, "_from_testcase", False) for block in blocks) and alias not in _captured
+    rolls it back."""
+    return any(getattr(block, "_from_testcase", False) for block in connections[alias].atomic_blocks)
+
+
+def never_commits(alias: str) -> bool:
+    """Return the same, unless a captureOnCommitCallbacks() block stands for the commit."""
+    return in_test_case(alias) and alias not in _captured
 
 
 def follow_settings() -> None:

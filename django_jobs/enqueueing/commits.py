@@ -12,15 +12,17 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import outbox
 from django_jobs.conf import Settings, get_settings
 from django_jobs.core.values import State
 from django_jobs.enqueueing import request as new_job
 from django_jobs.enqueueing.batching import Away, Batcher, Refused, ids_of, needed_by, servers_of
+from django_jobs.enqueueing.captures import in_test_case
 from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.enqueueing.request import EncodedJob, sent_later, state_of
 from django_jobs.exceptions import JobsError, QueueFull, StoreError, StoreUnavailable
@@ -44,28 +46,31 @@ class _Call(NamedTuple):
     asked_at: float
 
 
-class _Group:
-    """The calls of one transaction that a rollback discards together: they share one callback."""
+class _Group(NamedTuple):
+    """The calls of one transaction that a rollback discards together, and the callback that they share, as long as
+    Django has it."""
 
-    def __init__(self, commit: _Commit) -> None:
-        self.calls: list[_Call] = []
-        self.callback = partial(send_after_commit, self.calls, commit)
-
-    def waits(self, callbacks: Sequence[tuple[Any, ...]]) -> bool:
-        """Return whether its callback is still pending.  It is not after a commit or a rollback of its savepoint."""
-        return any(entry[1] is self.callback for entry in callbacks)
+    calls: list[_Call]
+    callback: ReferenceType[Callable[[], None]]
 
 
 class _Commit:
-    """What the commit callbacks of one connection share: a group per savepoint, the last group, the errors."""
+    """What the commit callbacks of one transaction share: their groups in the order of the callbacks, the group that
+    takes the next call of each savepoint, the errors, the servers that are away."""
 
     def __init__(self) -> None:
-        self.groups: dict[frozenset[Any], _Group] = {}
-        self.last: list[_Call] = []
+        self.all: list[_Group] = []
+        self.open: dict[frozenset[Any], _Group] = {}
         self.refused: list[JobsError] = []
         self.away: Away = {}
 
+    def is_last(self, calls: list[_Call]) -> bool:
+        """Return whether no callback comes after that of these calls.  Those that were rolled back are gone."""
+        *_, last = (each for each in self.all if each.calls is calls or each.callback() is not None)
+        return last.calls is calls
 
+
+#: The open transaction of each connection that had one.
 _commits: WeakKeyDictionary[object, _Commit] = WeakKeyDictionary()
 
 
@@ -104,18 +109,35 @@ def _keep(ready: list[EncodedJob], settings: Settings) -> None:
 
 def _register(ready: list[EncodedJob], settings: Settings) -> None:
     connection = connections[settings.database]
-    commit = _commits.setdefault(connection, _Commit())
-    commit.away.clear()
-    commit.refused.clear()  # from an earlier transaction whose last callback was rolled back; the log has them
     # Django itself uses these ids to decide what a rollback discards.
     savepoints = frozenset(connection.savepoint_ids)
-    group = commit.groups.get(savepoints)
-    if group is None or not group.waits(connection.run_on_commit):
-        commit.groups = {at: kept for at, kept in commit.groups.items() if kept.waits(connection.run_on_commit)}
-        group = commit.groups[savepoints] = _Group(commit)
-        transaction.on_commit(group.callback, using=settings.database)
-        commit.last = group.calls
+    commit = _commits.get(connection)
+    group = commit.open.get(savepoints) if commit is not None else None
+    # A test may run only the callbacks of a part of its transaction: there, each call has its own.
+    if group is None or in_test_case(settings.database) or not _waits_in(connection, group):
+        group = _new_group(connection, commit, savepoints)
     group.calls.append(_Call(ready, monotonic()))
+
+
+def _new_group(connection: BaseDatabaseWrapper, commit: _Commit | None, savepoints: frozenset[Any]) -> _Group:
+    groups = commit.open.items() if commit is not None else ()
+    still_open = {at: each for at, each in groups if _waits_in(connection, each)}
+    if commit is None or not still_open:
+        commit = _commits[connection] = _Commit()
+    calls: list[_Call] = []
+    callback = partial(send_after_commit, calls, commit)
+    group = _Group(calls, ref(callback))
+    commit.open = {**still_open, savepoints: group}
+    commit.all = [*(each for each in commit.all if each.callback() is not None), group]
+    commit.away.clear()
+    connection.on_commit(callback)
+    return group
+
+
+def _waits_in(connection: BaseDatabaseWrapper, group: _Group) -> bool:
+    """Return whether its callback is still pending.  It is not after a commit or a rollback of its savepoint."""
+    callback = group.callback()
+    return callback is not None and any(entry[1] is callback for entry in connection.run_on_commit)
 
 
 def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
@@ -149,7 +171,7 @@ def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
     for handle, row in kept:
         row.is_committed = handle.state == DEFERRED
     _remove([row.token for _, row in kept if not (row.is_committed or row.is_leaving)])
-    if calls is commit.last and commit.refused:
+    if commit.refused and commit.is_last(calls):
         first_refused = commit.refused[0]
         commit.refused.clear()
         raise first_refused

@@ -1,4 +1,4 @@
-"""EAGER in a project's own tests, whose transaction never commits."""
+"""Jobs in a project's own tests, whose transaction never commits: with EAGER, and without."""
 
 from __future__ import annotations
 
@@ -98,3 +98,14 @@ def test_a_step_that_asks_to_run_again_is_tried_once_and_the_next_one_waits(how:
     handle = chain(asks_to_run_again.s(how, seconds), receipt.s(7)).enqueue()
     assert sample_jobs.ran == [(how, seconds)]
     assert handle.state == "running"
+
+
+@override_settings(DJANGO_JOBS={"STORE": "memory"})
+class WithoutEager(TestCase):
+    def test_a_block_that_captures_callbacks_has_those_of_its_own_jobs(self) -> None:
+        earlier = receipt.enqueue(1)
+        for number in (2, 3):
+            with self.captureOnCommitCallbacks(execute=True) as callbacks:
+                handle = receipt.enqueue(number)
+            assert (handle.state, len(callbacks)) == ("queued", 1)
+        assert earlier.state == "deferred"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import DuplicateJob, JobFailed, JobHandle, QueueFull, StoreUnavailable
+from django_jobs.core.values import State
 from django_jobs.enqueueing.methods import Calls
 from django_jobs.stores import get_store
 from tests.integration.sample_jobs import receipt, strict, unique
@@ -152,6 +153,30 @@ class TestWhatOnlyTheStoreKnows:
             handle = receipt.using(queue="small").enqueue(2)
         assert f"The first is sample.receipt {handle.id}" in caplog.text
         assert handle.state == "full"
+
+    def test_a_full_queue_raises_whatever_comes_after_it_in_the_transaction(self) -> None:
+        def another() -> None:
+            with transaction.atomic():
+                receipt.enqueue(3)
+
+        def full_then(later: Callable[[], None]) -> None:
+            receipt.using(queue="small").enqueue(2)
+            later()
+
+        def rolled_back() -> None:
+            with transaction.atomic():
+                receipt.enqueue(3)
+                transaction.set_rollback(True)
+
+        def enqueued_by_a_callback() -> None:
+            transaction.on_commit(another)
+            another()
+
+        receipt.using(queue="small").enqueue(1)
+        for later in (rolled_back, enqueued_by_a_callback):
+            with pytest.raises(QueueFull), transaction.atomic():
+                full_then(later)
+        assert get_store().stats(["default"])[0].counts[State.QUEUED] == 2
 
     def test_try_enqueue_never_raises_for_a_full_queue(self) -> None:
         receipt.using(queue="small").enqueue(1)
