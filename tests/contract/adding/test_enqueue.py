@@ -94,9 +94,11 @@ class TestTheSameIdAgain:
 
 class TestAQueueWithAMaximumLength:
     @pytest.mark.accepts("O03", "O05")
-    def test_refuses_what_would_exceed_it(self, store, make_job):
-        assert store.enqueue(Q, [make_job("a"), make_job("b")], max_length=2) == [Added.ADDED, Added.ADDED]
-        assert store.enqueue(Q, [make_job("c")], max_length=2) == [Added.FULL]
+    @pytest.mark.parametrize("controls", [{}, {"priority": 5}, {"expires_at": 5_000_000_000_000}])
+    def test_refuses_what_would_exceed_it(self, store, make_job, controls):
+        two = [make_job("a", **controls), make_job("b", **controls)]
+        assert store.enqueue(Q, two, max_length=2) == [Added.ADDED, Added.ADDED]
+        assert store.enqueue(Q, [make_job("c", **controls)], max_length=2) == [Added.FULL]
 
     def test_is_free_of_late_jobs_once_they_are_expired(self, store, make_job, clock):
         over = clock.now + 5
