@@ -209,7 +209,9 @@ class RunningJob:
             # A failed progress report must never fail the job.
             logger.debug("Check-in of job %s was not stored: %s", self.id, error)
         else:
-            if not held and self._stops is not None:
+            if not held:
+                # The request is for this attempt alone: the next one may run in this process.
+                self._stops = StopRequests()
                 self._stops.jobs.add((self.queue, self.id))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from math import isfinite
+from math import inf
 from types import CodeType, TracebackType
 from typing import Any, NamedTuple, Protocol
 
@@ -131,8 +131,8 @@ def after_failure(
         if isinstance(error, Snooze):
             return SnoozeFor(milliseconds(error.in_))
         asked = milliseconds(error.in_) if isinstance(error, Retry) and error.in_ is not None else None
-    except ValueError as wrong:
-        asked, attempt = None, attempt._replace(error=f"{attempt.error} ({wrong})")
+    except Exception as wrong:  # of a __repr__, too
+        asked, attempt = None, attempt._replace(error=f"{attempt.error} ({clean(wrong, 200)})")
     if isinstance(error, (Discard, *policy.discard_on)):
         return Cancelled(attempt._replace(outcome="discarded"))
     if isinstance(error, Fail):
@@ -148,7 +148,7 @@ def after_failure(
         return RetryIn(asked, attempt)
     try:
         return RetryIn(backoff_ms(backoff, number, error, jitter), attempt)
-    except Exception as wrong:
+    except BaseException as wrong:
         # backoff is user code.  If it is wrong, the job still needs a next attempt and its author a note.
         note = f"{attempt.error} (backoff failed: {type(wrong).__name__}: {clean(wrong, 200)})"
         return RetryIn(formula_ms(number, jitter), attempt._replace(error=note))
@@ -191,9 +191,9 @@ def formula_ms(failures: int, jitter: float) -> int:
 def milliseconds(delay: Any) -> int:
     """Convert seconds or a timedelta to ms.  Raises ValueError for anything that is not a delay."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds) or seconds < 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < inf:
         raise ValueError(f"a delay must be 0 seconds or more, or a timedelta, not {delay!r:.100}")
-    return min(int(seconds * 1000), MAX_DELAY_MS)
+    return int(min(seconds, MAX_DELAY_MS / 1000) * 1000)
 
 
 # -- an error as text ----------------------------------------------------------
@@ -231,7 +231,7 @@ def _said(error: BaseException, scrub: Callable[[str], str] | None) -> object:
 def _trace(error: BaseException, scrub: Callable[[str], str] | None) -> str:
     try:
         lines = formatted(error)
-    except Exception as unprintable:
+    except BaseException as unprintable:  # of a __str__, too
         return f"(the traceback cannot be shown: {type(unprintable).__name__})"
     text = "".join(lines[-200:])
     return clean(scrub(text[-MOST_SCRUBBED:]) if scrub else text, MAX_TRACEBACK_BYTES, keep_end=True)
@@ -258,7 +258,7 @@ def _last_lines(error: BaseException) -> list[str]:
         return traceback.format_exception_only(kind, error)
     try:
         said = str(error)
-    except Exception:
+    except BaseException:
         return traceback.format_exception_only(kind, error)
     name = kind.__qualname__ if module in ("__main__", "builtins") else f"{module}.{kind.__qualname__}"
     return [f"{name}: {said}\n" if said else f"{name}\n"]
@@ -304,7 +304,7 @@ def clean(value: object, limit: int, *, keep_end: bool = False) -> str:
     """Return any value as text: at most `limit` bytes of UTF-8, without control characters and lone surrogates."""
     try:
         text = value if isinstance(value, str) else str(value)
-    except Exception as unprintable:
+    except BaseException as unprintable:
         text = f"(str() of this {type(value).__name__} raised {type(unprintable).__name__})"
     text = text[-limit:] if keep_end else text[:limit]
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():

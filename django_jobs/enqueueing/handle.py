@@ -12,6 +12,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isawaitable
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any, Generic, cast
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from django_jobs.exceptions import (
     UnknownJob,
 )
 from django_jobs.runtime.async_twin import async_twin
+from django_jobs.serialization.arguments import needs_database
 from django_jobs.serialization.record import decode, tags_of
 from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
@@ -314,6 +316,8 @@ class JobHandle(Generic[V]):
             finally:
                 end.cancel()
             await asyncio.sleep(_pause(self, deadline, timeout, pause))
+        if self._info is not None and needs_database(self._info.result or b""):  # a model instance is loaded
+            return cast("V", await sync_to_async(lambda: self.result)())
         return cast("V", self.result)
 
 
@@ -322,7 +326,7 @@ def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> f
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
         raise handle._too_late(timeout)
-    return left
+    return left if left is None else min(left, TIMEOUT_MAX)
 
 
 def _pause(handle: JobHandle, deadline: float | None, timeout: float | None, pause: float) -> float:

@@ -51,7 +51,7 @@ def forget_locals(attempted: Attempted) -> bool:
     while errors:
         error = errors.pop()
         if isinstance(error, BaseException) and error.__traceback__ is not None:
-            error.__traceback__ = None
+            error.with_traceback(None)  # a frozen dataclass has no other way
             errors += (error.__cause__, error.__context__)
             if isinstance(error, BaseExceptionGroup):
                 errors += error.exceptions

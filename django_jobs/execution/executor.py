@@ -224,7 +224,8 @@ class Executor:
         definition = plan.definition
         if value is None and not definition.keeps_worker:
             outcome = _NOTHING
-        elif isinstance(value, _ELSEWHERE):  # a remote job type: a remote worker does the work
+        # Not isinstance: it makes a lazy object, which may raise.
+        elif type(value) in _ELSEWHERE:  # a remote job type: a remote worker does the work
             return Attempted(claim, value, job.name, running=running_job, definition=definition)
         else:
             outcome = Succeeded(self._stored(value, prepared))

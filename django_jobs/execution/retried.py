@@ -29,6 +29,8 @@ def retried(job: Job, definition: JobDefinition, error: BaseException) -> tuple[
         following = _in_queue(_with_limit(_with_arguments(job, definition, error), error), error)
     except JobsError as wrong:
         return wrong.with_traceback(error.__traceback__), None
+    except BaseException as wrong:  # of the function that makes the concurrency key
+        return wrong, None
     return error, None if following is job else following
 
 

@@ -20,9 +20,11 @@ def end_process() -> NoReturn:
     After an internal error it is unknown which claims the threads hold, and a thread that has ended would hold its
     claims for ever.  Once this process is gone, the parent hands them back.
     """
-    logger.critical("A fault in the worker: this process ends, and its jobs run again", exc_info=True)
-    logging.shutdown()
-    os._exit(SOFTWARE_FAULT)
+    try:
+        logger.critical("A fault in the worker: this process ends, and its jobs run again", exc_info=True)
+        logging.shutdown()
+    finally:  # a filter or a handler of the project's may raise
+        os._exit(SOFTWARE_FAULT)
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import wrap_future
+from asyncio import CancelledError, wait, wrap_future
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -52,7 +53,10 @@ class JobThreads:
 
     async def give_back(self, thread: ThreadPoolExecutor, id: str, name: str) -> None:
         """Tidy the connections of the thread once the job's last call on it has returned."""
-        await wrap_future(thread.submit(database_connections.after_job, id, name))
+        tidied = thread.submit(database_connections.after_job, id, name)
+        while not tidied.done():
+            with suppress(CancelledError):  # the job may have cancelled its own task before it returned
+                await wait([wrap_future(tidied)])
         if len(self._free) < KEPT:
             self._free.append(thread)
         else:

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from django_jobs.conf import get_settings
-from django_jobs.exceptions import PayloadError
+from django_jobs.exceptions import Fail, PayloadError
 from django_jobs.formatting import counted
 from django_jobs.serialization.arguments import dump_value, load_value
 from django_jobs.serialization.checked import Unreadable, loads
@@ -70,7 +70,12 @@ def load_result(stored: bytes) -> Any:
     """Return the value, or a MissingResult.  `stored` is not empty."""
     stored = without_worker(stored)
     why = why_missing(stored)
-    return load_value(stored) if why is None else MissingResult(why)
+    if why is not None:
+        return MissingResult(why)
+    try:
+        return load_value(stored)
+    except (Fail, PayloadError) as error:  # a model instance in it, or its model, is gone since
+        return MissingResult(str(error))
 
 
 def worker_of(stored: bytes) -> str:

@@ -50,7 +50,7 @@ def tell(definition: TaskDefinition, signal_event: SignalEvent) -> None:
     except BaseException:
         task_finished.send_robust(sender=sender, task_result=result)
     finally:
-        error.__traceback__ = stack
+        error.with_traceback(stack)
 
 
 def _ended(signal_event: SignalEvent) -> TaskResult[Any, Any] | None:

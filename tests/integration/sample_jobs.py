@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.models import User
+
 from django_jobs import JobContext, Snooze, job
 from django_jobs.core import registry
 
@@ -90,6 +92,11 @@ def counter(holder: str) -> None:
 @job(name="sample.greedy")
 def greedy(block_timeout: float) -> None:
     ran.append(("greedy", block_timeout))
+
+
+@job(name="sample.finds")
+def finds(pk: int) -> User:
+    return User.objects.get(pk=pk)
 
 
 # Known while a test of this directory runs: see conftest.py.

@@ -21,6 +21,8 @@ from django_jobs.stores.values.sizes import chunks
 
 #: Jobs in one call.
 AT_ONCE = 500
+#: Jobs in one call that reads them with their results, each of which may have MAX_PAYLOAD bytes.
+WHOLE_AT_ONCE = 100
 #: Seconds that one call listens.
 LISTENING = 2.0
 #: Seconds after which the list of awaited jobs is sent again: the store may have lost it.
@@ -177,8 +179,8 @@ class Listener:
     def _answer(self, ids: Sequence[str]) -> None:
         with self._lock:
             ours = [id for id in ids if id in self._waiting]
-        for some in chunks(ours, AT_ONCE):
-            infos = {info.id: info for info in self._store.get_many(self._queue, some)}
+        for some in chunks(ours, WHOLE_AT_ONCE):
+            infos = {info.id: info for info in self._store.get_many(self._queue, some, whole=True)}
             with self._lock:
                 ends = [(end, infos.get(id)) for id in some for end in self._waiting.pop(id, ())]
             for end, info in ends:

@@ -28,10 +28,10 @@ OPENED = 1000
 class Lists(PlainLists, Positions):
     """Lists over several queues.  They only read, and cost O(number of queues and of what they return)."""
 
-    def get_many(self, queue: str, ids: Sequence[str], *, moved: bool = False) -> list[JobInfo]:
-        """Return the jobs that exist, in the order of `ids`, each as in `page`.  At most MAX_BATCH ids.  `moved`: add
-        what `find` returns for those that a retry has moved to another queue."""
-        found = self._look_up(queue, ids, whole=False)
+    def get_many(self, queue: str, ids: Sequence[str], *, moved: bool = False, whole: bool = False) -> list[JobInfo]:
+        """Return the jobs that exist, in the order of `ids`, each as in `page` or, with `whole`, as `get` does.
+        At most MAX_BATCH ids.  `moved`: add what `find` returns for those that a retry has moved to another queue."""
+        found = self._look_up(queue, ids, whole=whole)
         if moved and len(found) < len(ids):
             known = {info.id for info in found}
             gone = self._moves(queue, [id for id in ids if id not in known])

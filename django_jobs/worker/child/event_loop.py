@@ -67,12 +67,22 @@ class EventLoop:
 
     def _begin(self) -> None:
         """On the loop: begin the jobs that were submitted."""
-        assert self._loop is not None
         self._told = False  # first: a job that comes from now on sends a message again
         while self._new:
-            task = self._loop.create_task(self._run(self._new.popleft()))
-            self._tasks.add(task)  # the loop itself refers to tasks only weakly
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._new.popleft())
+
+    def _start(self, prepared: Prepared) -> None:
+        assert self._loop is not None
+
+        def is_over(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled() and id(prepared.running) in self.running:
+                # Another job cancelled it before its first step: nothing has run.
+                self._start(prepared)
+
+        task = self._loop.create_task(self._run(prepared))
+        self._tasks.add(task)  # the loop itself refers to tasks only weakly
+        task.add_done_callback(is_over)
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run the coroutine on the loop, with this thread's context variables, and wait for its result."""

@@ -7,6 +7,7 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from math import inf
 from time import monotonic
 
 import pytest
@@ -55,6 +56,26 @@ def test_a_job_that_has_ended_is_answered_without_waiting(used, make_job):
     assert handle_on("a").wait(0) == 42
     assert asyncio.run(handle_on("a").await_result(0)) == 42
     assert "_listeners" not in used.__dict__
+
+
+def test_who_waited_has_the_whole_result_and_all_attempts(used, make_job, threads):
+    (claimed,) = start(used, make_job("a"))
+    used.retry(claimed, FAILED, 0)
+    (again,) = claim(used)
+    handle = handle_on("a")
+    waiting = threads.submit(handle.wait, 20)
+    wait_until(lambda: is_known(used, "a") or waiting.done(), "the store knows who waits")
+    used.retry(again, FAILED._replace(attempt=2), 0)
+    complete(used, *claim(used), result=b'"%b"' % (b"x" * 5000))
+    assert waiting.result(10) == "x" * 5000
+    assert [attempt.attempt for attempt in handle.attempts] == [1, 2]
+
+
+def test_somebody_may_wait_for_longer_than_a_clock_can_count(used, make_job, threads):
+    (claimed,) = start(used, make_job("a"))
+    waiting = begin(threads, used, "a", inf)
+    complete(used, claimed, result=b"42")
+    assert waiting.result(10) == 42
 
 
 @pytest.mark.timed

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
 from django.test import override_settings
 
 from django_jobs import (
     InvalidArguments,
     InvalidJob,
+    MissingResult,
     PayloadError,
     UnknownQueue,
     aenqueue,
@@ -25,7 +27,7 @@ from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.stores.values.sizes import MAX_BYTES
 from django_jobs.testing import Jobs
 from tests.integration.enqueueing import SETTINGS, in_memory, stored
-from tests.integration.sample_jobs import other, receipt, short, unique
+from tests.integration.sample_jobs import finds, other, receipt, short, unique
 
 __all__ = ["in_memory"]
 
@@ -213,6 +215,16 @@ class TestAsyncTwins:
         assert async_to_sync(handle.await_result)(1) == "receipt 7"
         assert async_to_sync(handle.arefresh)().state == "succeeded"
         assert async_to_sync(handle.acancel)() is False
+
+    @pytest.mark.django_db
+    def test_a_model_instance_that_a_job_returned_comes_as_such_while_it_exists(self, jobs: Jobs) -> None:
+        user = User.objects.create(username="ada")
+        handle = finds.enqueue(user.pk)
+        jobs.run_all()
+        assert async_to_sync(handle.await_result)(1) == handle.wait(1) == user
+        user.delete()
+        assert handle.wait(1) == MissingResult(handle.result_missing or "")
+        assert "auth.user with primary key" in str(handle.result)
 
 
 class TestByName:

@@ -47,6 +47,22 @@ def test_a_blocking_call_of_one_job_does_not_hold_up_another(site: WorkerSite) -
     site.wait(blocked)
 
 
+def test_a_job_that_cancels_its_task_and_returns_has_returned(site: WorkerSite) -> None:
+    site.pool()
+    assert value_of(site, id := site.put("acancels_itself")) == 7
+    assert site.info(id).crashes == 0
+
+
+def test_a_job_that_another_cancels_before_it_begins_still_runs(site: WorkerSite) -> None:
+    site.pool()
+    _, goes_on = begin(site, "acancels_others")
+    ids = [site.put("awork", 1) for _ in range(3)]
+    wait_until(lambda: all(site.info(id).state is State.RUNNING for id in ids), "the loop has them")
+    goes_on.touch()
+    for id in ids:
+        assert site.wait(id).attempts == ()
+
+
 def test_calls_in_helper_threads_leave_no_transaction_open(site: WorkerSite) -> None:
     site.pool()
     assert value_of(site, site.put("ahelped")) == [False] * 3

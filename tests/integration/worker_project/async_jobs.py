@@ -43,6 +43,25 @@ async def areads(sql: str) -> list[Any]:
     return await sync_to_async(execute)(sql)
 
 
+@job(name="acancels_itself")
+async def acancels_itself() -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    await sync_to_async(execute)("SELECT 1")
+    task.cancel()
+    return 7
+
+
+@job(name="acancels_others")
+async def acancels_others(began: str, goes_on: str) -> None:
+    """Keep the loop busy until other jobs have been submitted to it, and cancel them before they begin."""
+    Path(began).touch()
+    wait_for(goes_on)
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
 @job(name="ablocks")
 async def ablocks(began: str, goes_on: str) -> None:
     await sync_to_async(execute)("SELECT 1")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from django_jobs import JobContext, Retry, Snooze, current_job, job
 from tests.integration.worker_project import async_jobs as async_jobs
+from tests.integration.worker_project import odd_ends as odd_ends
 from tests.integration.worker_project import processes as processes
 from tests.survival.project.jobs import ledger, recorded
 

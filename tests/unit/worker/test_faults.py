@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from math import inf
 from threading import Event, Lock, Thread
@@ -330,3 +332,13 @@ def test_no_worker_is_taken_for_a_remote_holder_whose_claims_nobody_recovers(nam
     supervisor = Supervisor(Store.from_setting("redis://localhost"), config)
     assert supervisor.name == expected
     supervisor.signals.close()
+
+
+def test_a_fault_ends_the_process_also_if_it_cannot_be_logged() -> None:
+    code = """
+from django_jobs.runtime.faults import faults_end_process, logger
+logger.addFilter(lambda record: 1 / 0)
+with faults_end_process():
+    raise RuntimeError("a fault of ours")
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL).returncode == 70
