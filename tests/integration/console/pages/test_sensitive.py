@@ -138,6 +138,8 @@ def test_the_form_of_a_schedule_does_not_show_the_card_and_keeps_it(charge_job: 
     page = viewer.get(address)
     assert "monthly" in page.text
     assert is_clean(page.text)
+    for guess in ("kwargs__card__startswith", "kwargs__contains", "args__0"):
+        assert viewer.get("/admin/django_jobs/schedule/", {guess: CARD[0]}).status_code == 400
 
 
 @pytest.mark.parametrize(
