@@ -63,17 +63,15 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
         if isinstance(raw.get(name), Mapping):
             found += _keys(f"DJANGO_JOBS[{name!r}]", raw[name], keys)
     found += _queues(raw.get("QUEUES"))
-    found += _middleware(raw)
+    found += _callables(raw)
     found += _job_defaults(raw.get("JOB_DEFAULTS"))
     found += _routes(raw)
     found += _authorizer(raw.get("API"))
     around = host_settings()
     database = raw.get("DATABASE", "default")
-    if database not in around.databases:
-        hint = f"Use one of {', '.join(sorted(around.databases))}."
-        found.append(
-            Error(f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES.", hint, id=_id("E008"))
-        )
+    if isinstance(database, str) and database not in around.databases:
+        message = f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES."
+        found.append(Error(message, f"Use one of {', '.join(sorted(around.databases))}.", id=_id("E008")))
     return [*found, *outbox_warnings(raw, around), *_store(raw.get("STORE"), around)]
 
 
@@ -183,8 +181,9 @@ def _queues(queues: Any) -> Iterator[CheckMessage]:
             yield Error(f"{place} is {options!r}.", hint="Use a dict of options; {} for none.", id=_id("E003"))
 
 
-def _middleware(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
-    for key in ("MIDDLEWARE", "ENQUEUE_MIDDLEWARE"):
+def _callables(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    layer = "get_next and returns a function"
+    for key, taken in (("MIDDLEWARE", layer), ("ENQUEUE_MIDDLEWARE", layer), ("NOTIFY", "a notice")):
         paths = raw.get(key, ())
         for path in paths if isinstance(paths, list | tuple) else ():
             if not isinstance(path, str):
@@ -192,12 +191,12 @@ def _middleware(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
             try:
                 if key == "MIDDLEWARE":
                     build([path])
-                elif not callable(import_string(path)):
-                    raise ImproperlyConfigured("it is not callable: it must take get_next")
-                else:
-                    try_out(path, import_string(path))
-            except (ImportError, ImproperlyConfigured) as error:
-                hint = "Use the dotted path of a function that takes get_next and returns a function."
+                elif not callable(named := import_string(path)):
+                    raise ImproperlyConfigured(f"it is not callable: it must take {taken.partition(' and')[0]}")
+                elif key != "NOTIFY":
+                    try_out(path, named)
+            except Exception as error:  # the import can raise anything
+                hint = f"Use the dotted path of a function that takes {taken}."
                 yield Error(f"DJANGO_JOBS[{key!r}]: {path!r} cannot be used: {sentence(error)}", hint, id=_id("E005"))
 
 
@@ -275,7 +274,8 @@ def _end_calls(definition: JobDefinition) -> Iterator[CheckMessage]:
 
 def _schedule(name: str, schedule: Any) -> Iterator[CheckMessage]:
     place = f"DJANGO_JOBS['SCHEDULES'][{name!r}]"
-    if not isinstance(schedule, Mapping) or "job" not in schedule or not {"cron", "every", "at"} & set(schedule):
+    is_named = isinstance(schedule, Mapping) and isinstance(schedule.get("job"), str)
+    if not is_named or not {"cron", "every", "at"} & set(schedule):
         hint = "It needs at least 'job', and 'cron', 'every' or 'at'."
         yield Error(f"{place} is {schedule!r}.", hint=hint, id=_id("E011"))
         return

@@ -226,9 +226,9 @@ def decide(error: Error, *, by: str, state: State | None = None, note: str | Non
     else:
         known = releases()
         at, release = now, max(error.releases, key=lambda name: _order(name, error, known), default="")
+        error.came_back = None
     said = clean(note, LONGEST_NOTE * 4) if note is not None else error.note
     error.decision = Decision(state, said, by, at, release)
-    error.came_back = None
     get_store().update_document(DOCUMENT, _over(error.signature) | {error.signature: list(error.decision)})
 
 

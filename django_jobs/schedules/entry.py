@@ -85,7 +85,7 @@ def check_entry(entry: ScheduleEntry) -> None:
         raise InvalidSchedule(f"jitter is {entry.jitter!r}. Write seconds, from 0 to {MAX_JITTER}.", "jitter")
     if not isinstance(entry.enabled, bool):
         raise InvalidSchedule(f"enabled is {entry.enabled!r}. Write True or False.", "enabled")
-    if entry.queue and entry.queue not in get_settings().queues:
+    if entry.queue and not (isinstance(entry.queue, str) and entry.queue in get_settings().queues):
         known = ", ".join(get_settings().queues.written)
         raise InvalidSchedule(f"queue is {entry.queue!r}, which is not in QUEUES. Write one of {known}.", "queue")
     for option in ("priority", "expires_in"):

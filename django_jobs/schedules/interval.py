@@ -89,7 +89,7 @@ def check_timing(cron: Any = "", every: Any = None, at: Any = None) -> None:
 def _every(value: Any) -> str:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0:
         value = f"{int(value)}s"
     return f"@every {value}" if value else ""
 

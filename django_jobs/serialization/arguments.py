@@ -57,8 +57,15 @@ def dump(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
 
 
 def compact(call: Any) -> bytes:
-    """Return a call as it is stored, from JSON values."""
-    return json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    """Return a call as it is stored, from JSON values.
+
+    Raises PayloadError for what JSON can write and the store cannot keep: 1e400, and half of a surrogate pair."""
+    try:
+        return json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:  # its message quotes the text, which may be a sensitive argument
+        raise PayloadError(
+            "The arguments have a number that is too large, or half of a surrogate pair. Write another value."
+        ) from error
 
 
 def load(data: bytes, on_missing: str = "fail") -> tuple[list[Any], dict[str, Any]]:

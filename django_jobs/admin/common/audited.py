@@ -18,6 +18,10 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable a
     #: fields whose values are not written: only that they changed.
     audit_hidden: ClassVar[frozenset[str]] = frozenset()
 
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """An address may not filter by a hidden field: whoever can try values finds out what it has."""
+        return lookup.partition("__")[0] not in self.audit_hidden and super().lookup_allowed(lookup, value, request)
+
     def audit(self, request: HttpRequest, verb: str, row: Model, **details: Any) -> None:
         act = audit.Act(verb, self.audit_kind, self.audit_subject(row), {"name": str(row), **details})
         audit.record(request.user.get_username(), audit.Source.ADMIN, act)

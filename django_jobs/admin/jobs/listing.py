@@ -30,6 +30,8 @@ def job_list(console: Console, state: str) -> HttpResponse:
     if state not in set(State):
         raise Http404
     chosen = read_filter(console, State(state))
+    if chosen.match.queue not in ("", *console.counted.names) and not chosen.problems:
+        raise Http404
     if console.request.method == "POST" and not chosen.problems:
         return saved.post(console, State(state), chosen) or actions.post(console, State(state), chosen.match)
     return show(console, State(state), chosen)
@@ -38,9 +40,6 @@ def job_list(console: Console, state: str) -> HttpResponse:
 def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
     """Show the list, or the groups of errors; with a filter that cannot be read, what is wrong, and no jobs."""
     query, match = console.request.GET, chosen.match
-    known = match.queue in console.counted.names
-    if match.queue and not known and not chosen.problems:
-        raise Http404
     grouped = state in browse.GROUPED and "group" in query
     place = query_of(Match(match.queue, match.name, since=match.since, before=match.before))
     by_tag = grouped and query["group"] == "tag"

@@ -51,8 +51,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
         self.fields["queue"].widget = forms.Select(choices=[("", "---------"), *((name, name) for name in queues)])
 
     def clean(self) -> Any:
-        """A masked value that was left keeps the stored one; under another job it might be shown."""
+        """A masked value that was left keeps the stored one; under another job it might be shown.  A field that was
+        left empty has no arguments: the form has None for it, which the table does not take."""
         cleaned = super().clean()
+        self.cleaned_data |= {
+            name: empty for name, empty in (("args", []), ("kwargs", {})) if self.cleaned_data.get(name, "") is None
+        }
         args, kwargs = self.cleaned_data.get("args"), self.cleaned_data.get("kwargs")
         if self.instance.pk and isinstance(args, list) and isinstance(kwargs, dict):
             row = self.instance

@@ -211,7 +211,7 @@ def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = 
     checked = {}
     for name, value in given.items():
         if name not in known:
-            close = get_close_matches(name, known, n=1)
+            close = get_close_matches(str(name), known, n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Known options: {', '.join(sorted(known))}."
             raise InvalidJob(f"{owner}: unknown option {name!r}. {hint}")
         try:

@@ -50,6 +50,11 @@ def test_a_good_entry_is_accepted():
         ({"kwargs": ["times"]}, "kwargs is of type list"),
         ({"kwargs": {7: 1}}, "kwargs has a key of type int"),
         ({"time_zone": "UTC"}, "unknown key 'time_zone'"),
+        ({"job": None}, "E011"),
+        ({"job": ["tests.greet"]}, "E011"),
+        ({"cron": "", "every": float("inf")}, "E010"),
+        ({"cron": "", "every": float("nan")}, "E010"),
+        ({"queue": ["default"]}, "queue is ['default'], which is not in QUEUES"),
     ],
 )
 def test_a_bad_entry_is_named_with_the_remedy(entry, said):

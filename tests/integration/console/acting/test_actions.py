@@ -274,3 +274,11 @@ def test_the_page_that_asks_says_how_many_chosen_jobs_it_does_not_name(filler: F
     ids = [filler.make(State.DEAD) for _ in range(25)]
     page = root.post(f"{BASE}jobs/dead/", {"verb": "delete", "job": [f"default/{id}" for id in ids]}).text
     assert "and 5 more" in page
+
+
+@pytest.mark.usefixtures("console_store")
+@pytest.mark.parametrize("asked", [{}, {"confirmed": "1"}, {"do": "save-filter", "name": "mine"}])
+def test_the_list_of_a_queue_that_is_gone_does_nothing(asked: dict[str, str], root: Client) -> None:
+    data = {"verb": "delete", "scope": "all", **asked}
+    assert root.post(f"{BASE}jobs/dead/?queue=gone", data).status_code == 404
+    assert bulk.operations_list() == []

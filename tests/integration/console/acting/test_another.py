@@ -131,6 +131,8 @@ def test_a_masked_value_that_the_new_job_would_show_is_refused(console_store: St
         ({"arguments": "[[], {}]"}, "cannot be called"),
         ({"arguments": json.dumps([[HIDDEN], {}])}, "masked value"),
         ({"arguments": json.dumps([["x" * 300_000], {}])}, "MAX_PAYLOAD"),
+        ({"arguments": "[[1e400], {}]"}, "a number that is too large"),
+        ({"arguments": '[["\\ud800"], {}]'}, "half of a surrogate pair"),
         ({"queue": "nowhere"}, "Select a valid choice"),
         ({"priority": "1000"}, "less than or equal to 100"),
         ({"form": "x"}, "no valid key"),

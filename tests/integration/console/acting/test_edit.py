@@ -69,6 +69,9 @@ def test_what_is_wrong_is_named_and_changes_nothing(filler: Filler, console_stor
         operations.edit("default", id, [], {"colour": "red"})
     with pytest.raises(PayloadError, match="MAX_PAYLOAD"):
         operations.edit("default", id, ["x" * 300_000], {})
+    for value in (float("inf"), "\ud800"):  # JSON can write both
+        with pytest.raises(PayloadError, match="too large, or half of a surrogate pair"):
+            operations.edit("default", id, [value], {})
     with pytest.raises(JobNotFound):
         operations.edit("default", "nothing", [1], {})
     assert console_store.get("default", id) == before

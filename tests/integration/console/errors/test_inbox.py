@@ -110,6 +110,8 @@ def test_a_resolved_error_comes_back_with_a_newer_release_only(filler: Filler, r
     assert (error.state, error.came_back, error.note) == ("new", "v3", "fixed in #7")
     assert "came back" in root.get(f"{BASE}errors/").text
     assert "Release v3 has it" in root.get(f"{BASE}errors/{error.id}/").text
+    noted = as_json("errors", "note", error.id, "fixed in #7")
+    assert (noted["state"], noted["came_back"]) == ("new", True)
     jobs("errors", "resolve", error.id)
     assert the_error().state == "resolved"
     assert the_error().note == "fixed in #7"

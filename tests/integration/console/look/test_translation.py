@@ -51,7 +51,8 @@ def messages_of_the_code() -> set[tuple[str, str]]:
                 found.add((given[0], given[1] if len(given) > 1 else ""))
     for path in FOLDER.parents[2].rglob("*.html"):
         page = path.read_text()
-        found |= {(message, "") for message in re.findall(r'{% translate "([^"]*)"', page)}
+        # Django looks up the text of a tag with its percent signs doubled.
+        found |= {(message.replace("%", "%%"), "") for message in re.findall(r'{% translate "([^"]*)"', page)}
         for block in re.findall(r"{% blocktranslate[^%]*%}(.*?){% endblocktranslate %}", page):
             message, _, plural = re.sub(r"{{ (\w+) }}", r"%(\1)s", block).partition("{% plural %}")
             found.add((message, plural))
@@ -93,3 +94,6 @@ def test_the_pages_are_german(console_store: Store, root: Client) -> None:
     dead = root.get(f"{BASE}jobs/dead/").text
     assert "Jetzt wiederholen" in dead
     assert "Retry now" not in dead
+    kind = root.get(f"{BASE}types/shop.send_receipt/").text
+    assert "Wartezeit: Hälfte, 95 %, längste" in kind
+    assert "half, 95 %" not in kind

@@ -136,6 +136,13 @@ class TestRows:
         root.post(f"{ROWS}add/", data | {"args": '["Ada"]'})
         assert Schedule.objects.get().args == ["Ada"]
 
+    def test_a_field_of_arguments_that_is_left_empty_has_none(self, root):
+        data = {"name": "x", "job": "tests.greet", "cron": "* * * * *", "args": "", "kwargs": "", "missed": "one",
+                "overlap": "allow", "jitter": "0"}  # fmt: skip
+        assert root.post(f"{ROWS}add/", data).status_code == 302
+        saved = Schedule.objects.get()
+        assert (saved.args, saved.kwargs) == ([], {})
+
     def test_a_row_with_a_single_time_is_written_shown_and_noted(self, root):
         data = {"name": "x", "job": "tests.greet", "args": '["Ada"]', "kwargs": "{}", "missed": "one", "jitter": "0",
                 "overlap": "allow", "queue": "default", "priority": "5", "expires_in": "60"}  # fmt: skip

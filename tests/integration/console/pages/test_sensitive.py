@@ -128,6 +128,10 @@ def test_the_form_of_a_schedule_does_not_show_the_card_and_keeps_it(charge_job: 
     root.post(address, data)
     row.refresh_from_db()
     assert (row.cron, row.args, row.kwargs) == ("0 0 2 * *", [8], {"card": CARD})
+    kept = json.dumps({"order_id": 8, **form.initial["kwargs"]})
+    root.post(address, data | {"args": "", "kwargs": kept})
+    row.refresh_from_db()
+    assert (row.args, row.kwargs) == ([], {"order_id": 8, "card": CARD})
     # Under another job, which does not hide it, the value would be shown.
     assert "Leave it where it is" in root.post(address, data | {"job": "tests.console.open"}).text
     viewer = Client()
@@ -138,6 +142,8 @@ def test_the_form_of_a_schedule_does_not_show_the_card_and_keeps_it(charge_job: 
     page = viewer.get(address)
     assert "monthly" in page.text
     assert is_clean(page.text)
+    for guess in ("kwargs__card__startswith", "kwargs__contains", "args__0"):
+        assert viewer.get("/admin/django_jobs/schedule/", {guess: CARD[0]}).status_code == 400
 
 
 @pytest.mark.parametrize(
