@@ -147,6 +147,7 @@ class TestRequestId:
         (job,) = claim(lease=300, request_id="r1")
         assert job["lease"] == 10
         clock.advance(10_001)
+        assert [late.id for late in store.overdue("pull")] == ["1"], "and the process that looked has died"
         assert RemoteWatch(store, lambda: ["pull"]).tick() == 1
         assert api.post("v1/jobs/php.once/1/extend", {"token": job["token"]}).status_code == 409
         assert claim(request_id="r1") == []
