@@ -270,9 +270,10 @@ local function write()
     return n > 0
 end
 
--- The callbacks of a batch; each starts once.
+-- The callbacks of a batch; each starts once, and those that start together start in this order on every server.
 local function call_back(due, is_repeated)
-    for name, is_due in pairs(due) do
+    for _, name in ipairs({'on_success', 'on_complete', 'on_dead'}) do
+        local is_due = due[name]
         if call('HEXISTS', flow, 'd:' .. name) == 1 then
             local begun = final['b:' .. name] or call('HGET', flow, 'b:' .. name) -- "2": it is in the store
             if is_due and not begun then
