@@ -7,7 +7,7 @@ keeps its row, because of a crash or because the store is away, is sent by a wor
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from time import monotonic
@@ -66,8 +66,8 @@ class _Commit:
 
     def is_last(self, calls: list[_Call]) -> bool:
         """Return whether no callback comes after that of these calls.  Those that were rolled back are gone."""
-        *_, last = (each for each in self.all if each.calls is calls or each.callback() is not None)
-        return last.calls is calls
+        there = (each for each in reversed(self.all) if each.calls is calls or each.callback() is not None)
+        return next(there).calls is calls
 
 
 #: The open transaction of each connection that had one.
@@ -114,30 +114,30 @@ def _register(ready: list[EncodedJob], settings: Settings) -> None:
     commit = _commits.get(connection)
     group = commit.open.get(savepoints) if commit is not None else None
     # A test may run only the callbacks of a part of its transaction: there, each call has its own.
-    if group is None or in_test_case(settings.database) or not _waits_in(connection, group):
+    if group is None or in_test_case(settings.database) or not _waits_in(connection.run_on_commit, group):
         group = _new_group(connection, commit, savepoints)
     group.calls.append(_Call(ready, monotonic()))
 
 
 def _new_group(connection: BaseDatabaseWrapper, commit: _Commit | None, savepoints: frozenset[Any]) -> _Group:
-    groups = commit.open.items() if commit is not None else ()
-    still_open = {at: each for at, each in groups if _waits_in(connection, each)}
-    if commit is None or not still_open:
-        commit = _commits[connection] = _Commit()
+    while commit is not None and commit.all and commit.all[-1].callback() is None:
+        commit.all.pop()  # it was rolled back
+    # The newest group has one of the last callbacks, and if it waits, no other is looked at.
+    if commit is None or not any(_waits_in(reversed(connection.run_on_commit), each) for each in reversed(commit.all)):
+        commit = _commits[connection] = _Commit()  # a new transaction
     calls: list[_Call] = []
     callback = partial(send_after_commit, calls, commit)
-    group = _Group(calls, ref(callback))
-    commit.open = {**still_open, savepoints: group}
-    commit.all = [*(each for each in commit.all if each.callback() is not None), group]
+    group = commit.open[savepoints] = _Group(calls, ref(callback))
+    commit.all.append(group)
     commit.away.clear()
     connection.on_commit(callback)
     return group
 
 
-def _waits_in(connection: BaseDatabaseWrapper, group: _Group) -> bool:
+def _waits_in(callbacks: Iterable[tuple[Any, ...]], group: _Group) -> bool:
     """Return whether its callback is still pending.  It is not after a commit or a rollback of its savepoint."""
     callback = group.callback()
-    return callback is not None and any(entry[1] is callback for entry in connection.run_on_commit)
+    return callback is not None and any(entry[1] is callback for entry in callbacks)
 
 
 def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
