@@ -18,7 +18,7 @@ from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
 from django_jobs.conf import HostSettings, get_settings, host_settings, raw_setting
-from django_jobs.conf.authorizer import find_authorizer
+from django_jobs.conf.authorizer import authorizer, console_warnings
 from django_jobs.conf.outbox import check_outbox_table, outbox_warnings
 from django_jobs.conf.queues import covers, queue_key
 from django_jobs.conf.store_address import SCHEMES, check_deployment, check_store, embedded_place, refuse_old_file
@@ -47,17 +47,12 @@ def register_checks() -> None:
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E001–E008, E012, E013, E020, W001 and W007–W010: Does DJANGO_JOBS follow the reference?"""
+    """E001–E008, E012, E013, E020, W001 and W007–W011: Does DJANGO_JOBS follow the reference?"""
     raw = raw_setting()
     if not isinstance(raw, Mapping):
-        return [
-            Error(
-                # Only the type is shown: a text is most likely an address with a password.
-                f"DJANGO_JOBS is of type {type(raw).__name__}, not a dict.",
-                hint="Write DJANGO_JOBS = {'STORE': 'redis://localhost:6379/0'}.",
-                id=_id("E001"),
-            )
-        ]
+        # Only the type is shown: a text is most likely an address with a password.
+        message = f"DJANGO_JOBS is of type {type(raw).__name__}, not a dict."
+        return [Error(message, hint="Write DJANGO_JOBS = {'STORE': 'redis://localhost:6379/0'}.", id=_id("E001"))]
     found = list(_keys("DJANGO_JOBS", raw, KEYS))
     for name, keys in PARTS.items():
         if isinstance(raw.get(name), Mapping):
@@ -66,13 +61,14 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
     found += _callables(raw)
     found += _job_defaults(raw.get("JOB_DEFAULTS"))
     found += _routes(raw)
-    found += _authorizer(raw.get("API"))
+    found += _authorizer(raw, "API", "a request to a Principal or None")
+    found += _authorizer(raw, "CONSOLE", "a request and a permission to True or False")
     around = host_settings()
     database = raw.get("DATABASE", "default")
     if isinstance(database, str) and database not in around.databases:
         message = f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES."
         found.append(Error(message, f"Use one of {', '.join(sorted(around.databases))}.", id=_id("E008")))
-    return [*found, *outbox_warnings(raw, around), *_store(raw.get("STORE"), around)]
+    return [*found, *console_warnings(raw), *outbox_warnings(raw, around), *_store(raw.get("STORE"), around)]
 
 
 def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
@@ -217,17 +213,17 @@ def _routes(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
             yield Error(message, hint=_nearest(queue, queues), id=_id("E020"))
 
 
-def _authorizer(api: Any) -> Iterator[CheckMessage]:
-    path = api.get("AUTHORIZER") if isinstance(api, Mapping) else None
+def _authorizer(raw: Mapping[str, Any], part: str, task: str) -> Iterator[CheckMessage]:
+    path = keys.get("AUTHORIZER") if isinstance(keys := raw.get(part), Mapping) else None
     if not isinstance(path, str) or not path:
         return
     try:
-        find_authorizer(path)
+        authorizer(part, path)
     except Exception as error:
         # The import can raise anything.  Without this check, every request would answer 500.
-        hint = f"{path!r} must be a function or a class with a method authorize, from a request to a Principal or None."
-        place = "DJANGO_JOBS['API']['AUTHORIZER']"
-        yield Error(f"{place} cannot be used: {type(error).__name__}: {sentence(error)}", hint, id=_id("E013"))
+        hint = f"{path!r} must be a function or a class with a method authorize, from {task}."
+        why = f"{type(error).__name__}: {sentence(error)}"
+        yield Error(f"DJANGO_JOBS[{part!r}]['AUTHORIZER'] cannot be used: {why}", hint, id=_id("E013"))
 
 
 # -- jobs and schedules --------------------------------------------------------------

@@ -57,6 +57,7 @@ class Settings:
     schedules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     archive: Mapping[str, Any] | None = None
     api: Mapping[str, Any] | None = None
+    console: Mapping[str, Any] = field(default_factory=dict)
     eager: bool = False
     eager_propagates: bool = False
     time_zone: str = "UTC"
@@ -115,6 +116,7 @@ def read(raw: Mapping[str, Any]) -> Settings:
         schedules=dict(raw.get("SCHEDULES", {})),
         archive=raw.get("ARCHIVE"),
         api=raw.get("API"),
+        console=raw.get("CONSOLE") or {},
         eager=raw.get("EAGER", False),
         eager_propagates=raw.get("EAGER_PROPAGATES", False),
         time_zone=django_settings.TIME_ZONE,

@@ -169,6 +169,7 @@ KEYS: dict[str, Judge] = {
     "SCHEDULES": dictionary("{'nightly': {'job': 'shop.jobs.clean_up', 'cron': '0 3 * * *'}}"),
     "ARCHIVE": dictionary_or_none("{'DAYS': 180}"),
     "API": dictionary_or_none("{} for tokens, or {'REQUIRE_HTTPS': True}"),
+    "CONSOLE": dictionary("{'AUTHORIZER': 'shop.people.may_operate'}"),
     "EAGER": truth,
     "EAGER_PROPAGATES": truth,
 }
@@ -189,4 +190,5 @@ PARTS: dict[str, dict[str, Judge]] = {
     "DEAD": {"max": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
     "ARCHIVE": {"DAYS": whole(1, 36_500), "BACKLOG": whole(1000, 1_000_000_000)},
     "API": {"AUTHORIZER": text, "REQUIRE_HTTPS": truth, "REMOTE_HOSTS": host_names, "CREDENTIALS": credentials},
+    "CONSOLE": {"AUTHORIZER": text},
 }

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib.admin.options import ModelAdmin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
+from django_jobs.admin.common.guarded import GuardedAdmin
+from django_jobs.admin.common.permissions import user_name
 from django_jobs.models import audit
 
 
-class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+class AuditedAdmin(GuardedAdmin):
     """Writes an entry for each row that is created, changed or deleted."""
 
     audit_kind: ClassVar[audit.ObjectKind]
@@ -24,7 +25,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable a
 
     def audit(self, request: HttpRequest, verb: str, row: Model, **details: Any) -> None:
         act = audit.Act(verb, self.audit_kind, self.audit_subject(row), {"name": str(row), **details})
-        audit.record(request.user.get_username(), audit.Source.ADMIN, act)
+        audit.record(user_name(request), audit.Source.ADMIN, act)
 
     def audit_subject(self, row: Model) -> str:
         """Return how entries name this row."""

@@ -99,6 +99,11 @@ class Console:
     def may(self, permission: str) -> bool:
         return permissions.may(self.request, permission)
 
+    @property
+    def user(self) -> str:
+        """How the history names whoever sent this request."""
+        return permissions.user_name(self.request)
+
     @cached_property
     def sees_arguments(self) -> bool:
         return self.may(permissions.ARGUMENTS)
@@ -173,5 +178,5 @@ class Console:
         """Write an entry of the audit log for the user of this request, and return its sentence, which pages show as
         the result.  `details`: see `audit.Act`."""
         act = audit.Act(verb, kind, subject, details)
-        audit.record(self.request.user.get_username(), audit.Source.ADMIN, act)
+        audit.record(self.user, audit.Source.ADMIN, act)
         return acts.sentence(act)

@@ -176,7 +176,7 @@ def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dic
 
 def reason(console: Console, details: dict[str, Any]) -> str:
     """Return the reason for the log of a killed job."""
-    by = _("Killed by %(user)s") % {"user": console.request.user.get_username()}
+    by = _("Killed by %(user)s") % {"user": console.user}
     return f"{by}: {details['reason']}" if details.get("reason") else by
 
 
@@ -191,7 +191,7 @@ def start_bulk(
         verb,
         state,
         match,
-        user=console.request.user.get_username(),
+        user=console.user,
         run_at=details.get("run_at", 0),
         reason=reason(console, details),
         start_again=bool(details.get("start_again")),

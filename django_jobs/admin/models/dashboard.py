@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-from django.contrib import admin
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import URLPattern, path
@@ -14,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.common.guarded import GuardedAdmin
 from django_jobs.admin.jobs import another, bulk, everywhere, listing
 from django_jobs.admin.jobs import page as job_page
 from django_jobs.admin.pages import (
@@ -63,7 +63,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
 ]
 
 
-class DashboardAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+class DashboardAdmin(GuardedAdmin):
     """Does not list a table: each of its URLs is a page of the console."""
 
     def get_urls(self) -> list[URLPattern]:
@@ -91,9 +91,6 @@ class DashboardAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscri
             return response
 
         return update_wrapper(self.admin_site.admin_view(guarded), view)
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return permissions.may(request, permissions.VIEW)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return permissions.may(request, permissions.VIEW)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from django.contrib.admin.options import ModelAdmin
 from django.http import HttpRequest
 
+from django_jobs.admin.common.guarded import GuardedAdmin
 from django_jobs.admin.common.permissions import ARGUMENTS, may
 
 #: Columns that have arguments, or quote them.
 CLOSED = frozenset({"record", "result", "log", "error", "data"})
 
 
-class LookedAtAdmin(ModelAdmin):  # type: ignore[type-arg]
+class LookedAtAdmin(GuardedAdmin):
     """Rows that nobody adds or changes here, with arguments for those who may see them."""
 
     list_per_page = 50

@@ -14,7 +14,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.common import labels
-from django_jobs.admin.common.permissions import VERBS, VIEW, may
+from django_jobs.admin.common.permissions import VERBS, VIEW, may, user_name
 from django_jobs.admin.models.archive_list import QueueFilter, TypeFilter
 from django_jobs.admin.models.looked_at import LookedAtAdmin, readable
 from django_jobs.conf import get_settings
@@ -109,14 +109,11 @@ class OutboxEntryAdmin(LookedAtAdmin):
 
     def _record(self, request: HttpRequest, verb: str, done: Any) -> None:
         if done:
-            audit.record(request.user.get_username(), audit.Source.ADMIN, audit.outbox_act(verb, done))
+            audit.record(user_name(request), audit.Source.ADMIN, audit.outbox_act(verb, done))
 
     def get_model_perms(self, request: HttpRequest) -> dict[str, bool]:
         """Return nothing while OUTBOX is off: then the menu does not name the table."""
         return super().get_model_perms(request) if get_settings().outbox else {}
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return may(request, VIEW)
 
     def has_view_permission(self, request: HttpRequest, obj: OutboxEntry | None = None) -> bool:
         return may(request, VIEW)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.db import models
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import schedules
 from django_jobs.admin.common.audited import AuditedAdmin
+from django_jobs.admin.common.permissions import VIEW, may
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.sensitive import Call, hide_all
@@ -91,6 +92,9 @@ class ScheduleAdmin(AuditedAdmin):
 
     class Media:
         css: ClassVar = {"all": ["django_jobs/console.css"]}
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        return super().changelist_view(request, {"may_view_jobs": may(request, VIEW), **(extra_context or {})})
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.readonly_fields if obj else []

@@ -115,7 +115,7 @@ def post(console: Console, error: Error) -> HttpResponse:
     if not form.is_valid():
         return show(console, error, form)
     note = form.cleaned_data["note"] if "note" in console.request.POST else None
-    who = console.request.user.get_username()
+    who = console.user
     errors.decide(error, by=who, state=ACTS[act][0] if act in ACTS else None, note=note)
     console.log(act, ObjectKind.ERROR, error.subject, reason=note)
     url = console.url("errors") if "list" in console.request.POST else console.url("error", error.id)

@@ -44,6 +44,6 @@ def acknowledge_page(console: Console) -> HttpResponse:
         context = {"finding": found[0], "form": form, "key": key}
         return console.render("acknowledge.html", _("Acknowledge"), context, here="overview")
     reason, until = form.cleaned_data["reason"], report.at + int(form.cleaned_data["hours"]) * 3_600_000
-    diagnosis.acknowledge(found, until, by=console.request.user.get_username(), reason=reason)
+    diagnosis.acknowledge(found, until, by=console.user, reason=reason)
     console.log("acknowledge", ObjectKind.FINDING, subject, reason=reason, until=until)
     return console.back(overview, messages.SUCCESS, _("Acknowledged until %(time)s.") % {"time": exact(until)})

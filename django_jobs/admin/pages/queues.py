@@ -168,7 +168,7 @@ def post(console: Console, queue: str) -> HttpResponse:
         until = end_of(pause_for, get_store().now())
     try:
         if data["do"] == "pause":
-            by = console.request.user.get_username()
+            by = console.user
             operations.pause(queue, name=name, reason=reason, until=until, by=by)
             console.log("pause", ObjectKind.QUEUE, queue, job_type=name, reason=reason, until=until)
         else:

@@ -67,7 +67,7 @@ def schedule_list(console: Console) -> HttpResponse:
     context = pages | {
         "rows": rows(console, shown),
         "may_run": console.may(permissions.SCHEDULES),
-        "add_url": address(console, "add") if console.request.user.has_perm("django_jobs.add_schedule") else "",
+        "add_url": address(console, "add") if console.may("add_schedule") else "",
     }
     return console.render("schedules.html", _("Schedules"), context, here="schedules")
 
@@ -98,7 +98,7 @@ def row(console: Console, entry: ScheduleEntry, state: schedule_state.ScheduleSt
     except JobsError as error:
         problem = str(error)
     url = ""
-    if entry.source == "database" and console.request.user.has_perm("django_jobs.change_schedule"):
+    if entry.source == "database" and console.may("change_schedule"):
         url = address(console, "change", entry.id.partition(":")[2])
     job = entry.job_id(last.at) if last.at else ""
     return ScheduleRow(entry, SOURCES[entry.source], url, upcoming, last.at, job, last.queue, paused, problem)

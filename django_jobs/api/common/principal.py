@@ -8,8 +8,6 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache
-from inspect import isclass
 from typing import Any
 
 from django.db import DatabaseError, router
@@ -19,7 +17,7 @@ from ninja.utils import check_csrf
 
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
-from django_jobs.conf.authorizer import find_authorizer
+from django_jobs.conf.authorizer import authorizer
 from django_jobs.core import registry
 from django_jobs.models import ApiToken
 from django_jobs.models.token import Scope
@@ -77,7 +75,7 @@ def authenticate_again(request: HttpRequest) -> None:
 
 def _identify(request: HttpRequest, *, is_new: bool) -> Principal:
     path = api_settings().get("AUTHORIZER")
-    principal: Principal | None = _authorizer(path)(request) if path else _by_token(request, is_new=is_new)
+    principal: Principal | None = authorizer("API", path)(request) if path else _by_token(request, is_new=is_new)
     if principal is None:
         raise Problem(
             Kind.NOT_AUTHENTICATED, "Send 'Authorization: Bearer <token>', or Basic with the token as password."
@@ -163,11 +161,3 @@ def _secrets(header: str) -> list[str]:
             return []
         return [secret for secret in (password or user,) if secret]
     return []
-
-
-@lru_cache(maxsize=8)
-def _authorizer(path: str) -> Any:
-    found = find_authorizer(path)
-    if isclass(found):
-        found = found()
-    return getattr(found, "authorize", found)

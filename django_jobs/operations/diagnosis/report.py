@@ -153,12 +153,14 @@ def alarm_of(found: Finding) -> dict[str, Any]:
 
 
 def address(found: Finding) -> str | None:
-    """Return the address of the finding's page in the admin; None if this project has no admin."""
+    """Return the address of the finding's page, among the console's own (`django_jobs.admin.urls`) rather than in the
+    project's admin; None if this project routes neither."""
     name, parts, query = found.link
     if not getattr(settings, "ROOT_URLCONF", None):  # a project that only runs workers
         return None
     try:
-        return reverse(f"admin:django_jobs_{name}", args=[quote(part) for part in parts]) + query
+        arguments = [quote(part) for part in parts]
+        return reverse(f"admin:django_jobs_{name}", args=arguments, current_app="django_jobs") + query
     except (NoReverseMatch, ImproperlyConfigured, ImportError):
         return None
 

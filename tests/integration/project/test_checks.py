@@ -42,6 +42,23 @@ class Authorizer:
 class NoAuthorizer: ...
 
 
+class Unready:
+    def __init__(self) -> None:
+        raise RuntimeError("not yet")
+
+    def authorize(self, request: Any, permission: str) -> bool:
+        return True
+
+
+async def awaited(request: Any) -> None: ...
+
+
+def takes_two(request: Any, permission: str) -> None: ...
+
+
+def takes_one(request: Any) -> None: ...
+
+
 def task_of(shop: int) -> None: ...
 
 
@@ -147,7 +164,9 @@ class TestSettings:
                 "MIDDLEWARE": ["tests.integration.project.test_checks.passing"],
                 "JOB_DEFAULTS": {"max_attempts": 3},
             },
-            {"STORE": "memory", "API": {"AUTHORIZER": "tests.integration.project.test_checks.task"}},
+            {"STORE": "memory", "API": {"AUTHORIZER": "tests.integration.project.test_checks.takes_one"}},
+            {"STORE": "memory", "CONSOLE": {"AUTHORIZER": "tests.integration.project.test_checks.takes_two"}},
+            {"STORE": "memory", "CONSOLE": {}},
             {"STORE": "memory", "API": {"AUTHORIZER": "tests.integration.project.test_checks.Authorizer"}},
         ],
         ids=str,
@@ -216,6 +235,17 @@ class TestSettings:
             ({"API": {"AUTHORIZER": f"{__name__}.nobody"}}, "E013: DJANGO_JOBS['API']['AUTHORIZER'] cannot be used"),
             ({"API": {"AUTHORIZER": f"{__name__}.not_callable"}}, "'text' is neither callable nor a class with"),
             ({"API": {"AUTHORIZER": f"{__name__}.NoAuthorizer"}}, ".NoAuthorizer'> is neither callable nor a class"),
+            ({"API": {"AUTHORIZER": f"{__name__}.awaited"}}, "is async, and its answer is not awaited"),
+            ({"API": {"AUTHORIZER": f"{__name__}.takes_two"}}, "cannot be called with (request): missing a required"),
+            ({"CONSOLE": {"AUTHORIZER": "no.such"}}, "E013: DJANGO_JOBS['CONSOLE']['AUTHORIZER'] cannot be used: Mod"),
+            ({"CONSOLE": {"AUTHORIZER": f"{__name__}.awaited"}}, "is async, and its answer is not awaited"),
+            (
+                {"CONSOLE": {"AUTHORIZER": f"{__name__}.takes_one"}},
+                "cannot be called with (request, permission): too many",
+            ),
+            ({"CONSOLE": {"AUTHORIZER": f"{__name__}.Unready"}}, "cannot be used: RuntimeError: not yet."),
+            ({"CONSOLE": {"AUTHORISER": "x"}}, "E002: DJANGO_JOBS['CONSOLE'] has an unknown key 'AUTHORISER'. Did you"),
+            ({"CONSOLE": None}, "E003: DJANGO_JOBS['CONSOLE'] is None. Use a dict, as in"),
             ({"API": {"AUTHORIZER": 5}}, "E003: DJANGO_JOBS['API']['AUTHORIZER'] is 5. Use text."),
             ({"JOB_DEFAULTS": {"atempts": 5}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'atempts'."),
             ({"JOB_DEFAULTS": {"timeout": 0}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: timeout=0: use a duration"),
