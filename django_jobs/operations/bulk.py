@@ -27,6 +27,7 @@ from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.browse.search import number_in
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.exceptions import JobsError
+from django_jobs.operations.actions import batches
 from django_jobs.serialization.checked import check_fields, texts_in, typed
 from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores import get_store
@@ -350,6 +351,15 @@ def belongs(operation: Operation, info: JobInfo) -> bool:
     if info.state is not operation.state or (operation.run_at and info.at == operation.run_at):
         return False  # one that was rescheduled to a time of the same list is met again
     return was_there(info, operation.started)
+
+
+def as_shown(queue: str, ids: Sequence[str], state: State, at: int) -> list[str]:
+    """Return the jobs that are as a page showed them, in `state`, at that time (ms): they have not ended, or have the
+    end that it showed.  Whoever reads that page does not know what others retried, cancelled or started again since."""
+    found = [info for some in batches(ids) for info in get_store().get_many(queue, some, moved=True)]
+    return [
+        info.id for info in found if not FINISHED & {info.state, state} or (info.state is state and was_there(info, at))
+    ]
 
 
 def was_there(info: JobInfo, at: int) -> bool:

@@ -52,9 +52,11 @@ class StayingSteps(NamedTuple):
     taken: dict[str, str]
 
 
-def staying_steps(id: str) -> StayingSteps:
-    """Return the steps that `retry_workflow` leaves as they are.  Raises WorkflowNotFound or a StoreError."""
-    stopped = browse.jobs_of(browse.stopping_steps(id, limit=browse.workflow(id).total)).values()
+def staying_steps(id: str, ended_by: int | None = None) -> StayingSteps:
+    """Return the steps that `retry_workflow` leaves as they are, of those that had ended by then (ms).  Raises
+    WorkflowNotFound or a StoreError."""
+    jobs = browse.jobs_of(browse.stopping_steps(id, limit=browse.workflow(id).total)).values()
+    stopped = [info for info in jobs if ended_by is None or info.at <= ended_by]
     by_queue: dict[str, dict[str, bytes]] = {}
     for info in stopped:
         by_queue.setdefault(info.queue, {})[info.id] = info.record
@@ -63,11 +65,12 @@ def staying_steps(id: str) -> StayingSteps:
     return StayingSteps(held, {job_id: holder for taken in found for job_id, holder in taken.items()})
 
 
-def retry_held(id: str) -> int:
+def retry_held(id: str, ended_by: int | None = None) -> int:
     """Queue again what `retry_workflow` leaves as it is: find out first what these jobs did, because they do it again.
-    Returns how many moved.  Raises WorkflowNotFound or a StoreError."""
+    `ended_by`: only those that had ended by then (ms), when somebody looked at them.  Returns how many moved.  Raises
+    WorkflowNotFound or a StoreError."""
     moved = 0
-    for queue, ids in grouped(staying_steps(id).held).items():
+    for queue, ids in grouped(staying_steps(id, ended_by).held).items():
         moved += len(revive(queue, ids, start_again=True).moved)
         engine.advance(get_store(), queue)
     return moved

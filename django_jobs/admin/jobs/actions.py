@@ -57,10 +57,10 @@ def post(console: Console, state: State, match: Match, *, only: tuple[str, str] 
     asks = everything or form is not None or labels.VERBS[verb].destructive
     if asks and ("confirmed" not in data or (form is not None and not form.is_valid())):
         return confirm(console, state, match, verb, chosen, everything, form, once)
-    details = form.cleaned_data if form is not None else {}
+    details, as_of = form.cleaned_data if form is not None else {}, shown_at(data.get("as_of", ""))
     if everything:
-        return start_bulk(console, state, match, verb, details, as_of=shown_at(data.get("as_of", "")))
-    return act(console, verb, chosen, details)
+        return start_bulk(console, state, match, verb, details, as_of=as_of)
+    return act(console, state, verb, chosen, details, as_of=as_of)
 
 
 def started_once(verb: str, state: State, chosen: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -74,15 +74,16 @@ def started_once(verb: str, state: State, chosen: list[tuple[str, str]]) -> list
 
 
 def shown_at(text: str) -> int:
-    """Return when (ms) the page that asked was made; 0 if the text does not say so.  It cannot be in the future: only
+    """Return when (ms) the page that asked was made; now if the text does not say so.  It cannot be in the future: only
     jobs that were there at that time are taken."""
-    return min(int(text), get_store().now()) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    now = get_store().now()
+    return min(int(text), now) if text.isascii() and text.isdigit() and len(text) < 16 else now
 
 
 def references(values: list[str]) -> list[tuple[str, str]]:
     """Return (queue, id) of each ticked box."""
     pairs = (value.partition("/") for value in values)
-    return [(unquote(queue), unquote(id)) for queue, slash, id in pairs if slash]
+    return list(dict.fromkeys((unquote(queue), unquote(id)) for queue, slash, id in pairs if slash))
 
 
 def confirm(
@@ -118,6 +119,7 @@ def confirm(
         "more": max(0, len(chosen) - SHOWN) if not everything else 0,
         "everything": everything,
         "as_of": as_of,
+        "state": state.value,
         "form": form,
         "once": len(once),
         "perhaps_once": everything and verb == "revive" and state in MAY_HAVE_STARTED,
@@ -151,11 +153,14 @@ def what_matches(state: State, match: Match, counted: Matching) -> str:
     return said % values
 
 
-def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dict[str, Any]) -> HttpResponse:
-    """Apply the verb to the ticked jobs, queue by queue."""
+def act(
+    console: Console, state: State, verb: str, chosen: list[tuple[str, str]], details: dict[str, Any], *, as_of: int
+) -> HttpResponse:
+    """Apply the verb to the ticked jobs that are as they were shown, queue by queue."""
     done, again = operations.Done(), bool(details.get("start_again"))
     for queue, ids in grouped(chosen).items():
         run_at, why = details.get("run_at", 0), reason(console, details)
+        ids = bulk.as_shown(queue, ids, state, as_of)
         done = done.plus(operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again))
     numbers = {key: len(getattr(done, key)) for key in ("moved", "asked", "held", "taken")}
     said = labels.report(verb, **numbers, holders=done.taken)

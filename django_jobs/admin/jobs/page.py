@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 
 from django_jobs import browse, operations
@@ -32,10 +33,10 @@ from django_jobs.exceptions import (
     PayloadError,
     UnknownJob,
 )
-from django_jobs.formatting import exact
+from django_jobs.formatting import exact, plain
 from django_jobs.models import audit
 from django_jobs.models.audit import ObjectKind
-from django_jobs.operations import diagnosis
+from django_jobs.operations import bulk, diagnosis
 from django_jobs.operations.errors import remembered
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
@@ -76,15 +77,29 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
     info = get_store().get(queue, id)
     if info is None:
         return gone(console, queue, id)
-    verb = operations.verb_of(console.request.POST.get("verb", ""))
-    if verb in operations.VERBS and info.state not in operations.VERBS[verb]:
-        return console.back(
-            console.url("job", queue, id), messages.WARNING, _("The job has changed its state in the meantime.")
-        )
-    response = actions.post(console, info.state, Match(queue), only=(queue, id))
+    verb, state = operations.verb_of(console.request.POST.get("verb", "")), state_shown(console, info)
+    applies = verb not in operations.VERBS or {info.state, state} <= operations.VERBS[verb]
+    if not applies or not is_as_shown(console, info):
+        return console.back(console.url("job", queue, id), messages.WARNING, changed_meanwhile())
+    response = actions.post(console, state, Match(queue), only=(queue, id))
     if verb == "delete" and response.status_code == 302:
         response["Location"] = console.url("jobs", info.state.value)
     return response
+
+
+def state_shown(console: Console, info: JobInfo) -> State:
+    """Return the state in which the page showed the job that sent this form."""
+    return next((state for state in State if state == console.request.POST.get("state")), info.state)
+
+
+def is_as_shown(console: Console, info: JobInfo) -> bool:
+    """Return whether the job has neither ended nor come back since the page was made that sent this form."""
+    as_of = actions.shown_at(console.request.POST.get("as_of", ""))
+    return bool(bulk.as_shown(info.queue, [info.id], state_shown(console, info), as_of))
+
+
+def changed_meanwhile() -> str:
+    return _("The job has changed its state in the meantime.")
 
 
 def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
@@ -167,6 +182,13 @@ def waited(info: JobInfo, job: Job) -> int | None:
     return max(0, until - payloads.ready_ms(info, job))
 
 
+def shown_now(info: JobInfo, job: Job) -> dict[str, str]:
+    """Return what a form sends back, so that it changes no more than its page showed.  The arguments are keyed: a plain
+    digest would let readers guess those that are hidden from them."""
+    keyed = salted_hmac(__name__, job.args).hexdigest()
+    return {"state": info.state.value, "as_of": str(get_store().now()), "was": keyed}
+
+
 def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
     """Change the arguments of a job, which then waits as before or runs now.  GET: show the form."""
     queue, id = unquote(queue), unquote(id)
@@ -185,15 +207,27 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
             console.url("job", queue, id), messages.WARNING, _("This job cannot be edited in its current state.")
         )
     text = json.dumps(call, indent=2, ensure_ascii=False)
-    form = ArgumentsForm(console.request.POST or None, initial={"arguments": text})
+    data = console.request.POST
+    form = ArgumentsForm(data or None, initial={"arguments": text})
+    shown = now = shown_now(info, job)
+    if console.request.method == "POST":
+        shown = {key: data.get(key, value) for key, value in now.items()}
     if console.request.method == "POST" and form.is_valid():
+        call, run = form.cleaned_data["arguments"], "wait" not in data
         try:
-            call, run = form.cleaned_data["arguments"], "wait" not in console.request.POST
+            if shown["was"] != now["was"] and list(call) != list(shown_call(job) or ()):
+                said = _("Somebody has changed the arguments in the meantime. They are now: %(call)s")
+                raise JobMoved(said % {"call": plain(json.dumps(shown_call(job), ensure_ascii=False), 1000)})
+            if run and not is_as_shown(console, info):
+                raise JobMoved(changed_meanwhile())
             if run:
                 operations.edit_and_revive(queue, id, *call, start_again=form.cleaned_data["start_again"])
             else:
                 operations.edit(queue, id, *call)
-        except (InvalidArguments, PayloadError, UnknownJob, JobNotFound, JobMoved, DuplicateJob) as error:
+        except JobMoved as error:
+            form.add_error("arguments", str(error))
+            shown = now  # the error says what the page did not show: sent again, it is meant
+        except (InvalidArguments, PayloadError, UnknownJob, JobNotFound, DuplicateJob) as error:
             form.add_error("arguments", str(error))
         else:
             details = audit.edit_details(info, call)
@@ -202,6 +236,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
     definition = registry.find(job.name)
     context = {
         "form": form,
+        "shown": shown,
         "info": info,
         "job": job,
         "signature": str(definition.signature) if definition else "",

@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.console import Console, read_number
+from django_jobs.admin.jobs.actions import shown_at
 from django_jobs.admin.jobs.forms import AgainForm
 from django_jobs.admin.pages import graph
 from django_jobs.browse.query.parsing import written as as_query
@@ -25,6 +26,7 @@ from django_jobs.exceptions import JobMoved, WorkflowNotFound
 from django_jobs.formatting import number as written
 from django_jobs.models.audit import ObjectKind
 from django_jobs.serialization.record import name_of
+from django_jobs.stores import get_store
 from django_jobs.workflows.reading import STOPPING, StepInfo, WorkflowInfo
 
 #: Rows of the list, and steps of the table.
@@ -248,12 +250,15 @@ def post(console: Console, info: WorkflowInfo) -> HttpResponse:
 def confirm(console: Console, info: WorkflowInfo, verb: str, form: forms.Form | None, held: int) -> HttpResponse:
     title = _("Cancel this workflow?") if verb == "cancel" else _("Retry the dead steps?")
     context = row_of(info) | {"title": title, "verb": verb, "form": form, "held": held, "left": info.total - info.ended}
+    context["as_of"] = get_store().now()
     return console.render("workflow_confirm.html", title, context, here="workflows")
 
 
 def retry(console: Console, info: WorkflowInfo, *, again: bool) -> HttpResponse:
-    """Retry its dead steps, with those that are delivered at most once only if `again`."""
-    moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id) if again else 0)
+    """Retry its dead steps; those that are delivered at most once only if `again`, and if the page that asked could
+    show their end."""
+    as_of = shown_at(console.request.POST.get("as_of", ""))
+    moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id, as_of) if again else 0)
     held, taken = operations.staying_steps(info.id)
     log(console, info, "retry", moved=moved, held=len(held), taken=len(taken))
     said = labels.report("revive", moved, held=len(held), taken=len(taken), holders=taken)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import logging
 from base64 import b64decode
 from collections.abc import Mapping
@@ -157,7 +156,7 @@ def _secrets(header: str) -> list[str]:
     if scheme.lower() == "basic":
         try:
             user, _, password = b64decode(value, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not base64, not ASCII, or not UTF-8
             return []
         return [secret for secret in (password or user,) if secret]
     return []

@@ -7,10 +7,12 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
+from django_jobs.archive.rows import as_aware
 from django_jobs.formatting import plain
 from django_jobs.models.audit import Act
 
@@ -46,6 +48,12 @@ def limit_of(options: Mapping[str, Any]) -> int:
     if limit < 1:
         raise CommandError(f"--limit is {limit}: use 1 or more.")
     return min(limit, MOST)
+
+
+def iso_of(at: datetime | None, timespec: str = "auto") -> str | None:
+    """Return a time of the database in UTC with its offset, as all other times; with USE_TZ = False it comes in local
+    time, without an offset."""
+    return as_aware(at).astimezone(UTC).isoformat(timespec=timespec) if at else None
 
 
 def ask(question: str, unasked: str, refused: str) -> None:

@@ -79,10 +79,10 @@ def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments given by --args."""
     try:
         given = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"--args is {text}, which is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"--args is {text!r:.100}, which is not JSON: {error}") from error
     if not isinstance(given, list | dict):
-        raise CommandError(f"--args is {text}: write a JSON list of arguments, such as [7], or an object.")
+        raise CommandError(f"--args is {text!r:.100}: write a JSON list of arguments, such as [7], or an object.")
     return (given, {}) if isinstance(given, list) else ([], given)
 
 

@@ -14,7 +14,7 @@ from django_jobs.browse import Match
 from django_jobs.conf import get_settings
 from django_jobs.core.values import FINISHED
 from django_jobs.formatting import counted, plain
-from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, limit_of, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, iso_of, limit_of, table
 from django_jobs.management.jobs_commands.looking import error_of
 from django_jobs.management.jobs_commands.matching import QUERY
 from django_jobs.models.audit import AuditEntry, Source
@@ -41,7 +41,7 @@ def show(options: Mapping[str, Any]) -> CommandResult:
     more, found = len(found) > limit, found[:limit]
     data = [
         {
-            "at": entry.at.isoformat(),
+            "at": iso_of(entry.at),
             "user": entry.actor,
             "source": entry.source,
             "verb": word_of(entry.verb),
@@ -52,7 +52,7 @@ def show(options: Mapping[str, Any]) -> CommandResult:
         for entry in found
     ]
     rows = [
-        (f"{entry.at:%Y-%m-%d %H:%M:%S}", entry.actor, entry.source, word_of(entry.verb), entry.kind, entry.subject,
+        (iso_of(entry.at, "seconds"), entry.actor, entry.source, word_of(entry.verb), entry.kind, entry.subject,
          plain(" ".join(f"{key}={_text(value)}" for key, value in entry.details.items() if key not in _LONG), 120))
         for entry in found
     ]  # fmt: skip
@@ -70,7 +70,9 @@ HISTORY = Subcommand("List what was done in the admin, over HTTP and with this c
 
 def archive_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--name", default="", help="only jobs of this type")
-    parser.add_argument("--state", default="", choices=["", *sorted(FINISHED)], metavar="STATE", help="dead, …")
+    parser.add_argument(
+        "--state", default="", choices=["", *sorted(map(str, FINISHED))], metavar="STATE", help="dead, …"
+    )
     parser.add_argument("--tag", default="", help="only jobs with this tag")
     parser.add_argument("--query", default="", help=QUERY)
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of jobs (default: 50)")

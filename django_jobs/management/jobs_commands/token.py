@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from django_jobs.formatting import plain
-from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, iso_of, table
 from django_jobs.models import ApiToken, audit
 from django_jobs.models.token import Scope
 
@@ -46,7 +46,7 @@ def run(options: Mapping[str, Any]) -> CommandResult:
 
 def create(options: Mapping[str, Any]) -> CommandResult:
     if not options["scope"]:
-        raise CommandError(f"Say what it may do: --scope {' --scope '.join(Scope.values)}.")
+        raise CommandError(f"Choose at least one scope: --scope {' --scope '.join(Scope.values)}.")
     if options["days"] is not None and not 0 < options["days"] <= MOST_DAYS:
         raise CommandError(f"--days {options['days']:g}: use more than 0 and at most {MOST_DAYS} days.")
     expires_at = None if options["days"] is None else timezone.now() + timedelta(days=options["days"])
@@ -96,7 +96,13 @@ def revoke(name: str) -> CommandResult:
 def listed() -> CommandResult:
     tokens = list(ApiToken.objects.all())
     rows = [
-        (token.name, " ".join(token.scopes), " ".join(token.jobs) or "all", token.last_used_at or "never", state(token))
+        (
+            token.name,
+            " ".join(token.scopes),
+            " ".join(token.jobs) or "all",
+            iso_of(token.last_used_at, "seconds") or "never",
+            state(token),
+        )
         for token in tokens
     ]
     text = table(("NAME", "SCOPES", "JOBS", "LAST USED", "VALID"), rows) if rows else "There are no tokens."
@@ -109,12 +115,12 @@ def described(token: ApiToken) -> dict[str, Any]:
         "name": token.name,
         "scopes": token.scopes,
         "jobs": token.jobs,
-        "created_at": token.created_at.isoformat(),
-        "last_used_at": token.last_used_at.isoformat() if token.last_used_at else None,
-        "expires_at": token.expires_at.isoformat() if token.expires_at else None,
+        "created_at": iso_of(token.created_at),
+        "last_used_at": iso_of(token.last_used_at),
+        "expires_at": iso_of(token.expires_at),
         "per_minute": token.per_minute,
-        "old_secret_until": token.old_until.isoformat() if token.old_until else None,
-        "revoked_at": token.revoked_at.isoformat() if token.revoked_at else None,
+        "old_secret_until": iso_of(token.old_until),
+        "revoked_at": iso_of(token.revoked_at),
     }
 
 
@@ -123,7 +129,7 @@ def state(token: ApiToken) -> str:
         return "revoked"
     if token.expires_at is None:
         return ""
-    return "expired" if token.has_expired() else f"until {token.expires_at:%Y-%m-%d %H:%M}"
+    return "expired" if token.has_expired() else f"until {iso_of(token.expires_at, 'seconds')}"
 
 
 TOKEN = Subcommand("Create, rotate, revoke and list tokens of the HTTP API.", arguments, run)

@@ -117,7 +117,8 @@ def test_the_api_answers_nobody_until_it_is_set_up(settings: Any) -> None:
 @pytest.mark.parametrize(
     "header",
     ["", "Bearer", "Bearer ", "Bearer wrong", "Basic", "Basic !!!", "Basic " + b64encode(b"\xff:\xff").decode(),
-     "Basic " + b64encode(b"a:wrong").decode(), "Digest x", "Bearer djt_ x", "Bearer \x00"],
+     "Basic " + b64encode(b"a:wrong").decode(), "Digest x", "Bearer djt_ x", "Bearer \x00",
+     "Basic ü", "Bearer ü"],
 )  # fmt: skip
 def test_a_header_that_names_no_token_is_401(header: str) -> None:
     Api("read")

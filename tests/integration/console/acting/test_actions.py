@@ -9,7 +9,7 @@ import pytest
 from django.contrib.admin.utils import quote
 from django.test import Client
 
-from django_jobs import browse
+from django_jobs import browse, operations
 from django_jobs.admin.common.acts import sentence
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
@@ -165,6 +165,22 @@ def test_a_job_that_moved_on_is_left_alone_and_it_is_said(console_store: Store, 
     assert "0 jobs were queued. 1 job had changed its state and was skipped." in response.text
     response = root.post(f"{BASE}job/default/{id}/", {"verb": "retry"}, follow=True)
     assert "changed its state in the meantime" in response.text
+
+
+@pytest.mark.parametrize(
+    ("shown", "verb", "other", "now"),
+    [(State.DEAD, "delete", "revive", State.QUEUED), (State.SCHEDULED, "retry", "cancel", State.CANCELLED)],
+)
+def test_what_somebody_else_has_decided_since_stays(
+    console_store: Store, filler: Filler, root: Client, shown: State, verb: str, other: str, now: State
+) -> None:
+    id = filler.make(shown)
+    operations.act(other, "default", [id])
+    data = {"verb": verb, "job": f"default/{id}", "confirmed": "1"}
+    assert "1 job had changed its state and was skipped." in root.post(f"{BASE}jobs/{shown}/", data, follow=True).text
+    page = root.post(f"{BASE}job/default/{id}/", data | {"state": shown.value}, follow=True).text
+    assert "changed its state in the meantime" in page
+    assert state_of(console_store, id) is now
 
 
 def test_the_question_and_the_log_have_the_numbers_of_what_matches(

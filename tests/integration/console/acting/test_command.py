@@ -270,6 +270,10 @@ def test_enqueue_checks_the_name_and_the_arguments(console_store: Store) -> None
     for words, error in (
         (["enqueue", "shop.nothing"], "No job is named"),
         (["enqueue", "shop.send_receipt", "--args", "["], "not JSON"),
+        (
+            ["enqueue", "shop.send_receipt", "--args", "[" * 100_000],
+            "which is not JSON: .{9,99}$",
+        ),
         (["enqueue", "shop.send_receipt", "--args", "7"], "JSON list"),
         (["enqueue", "shop.send_receipt"], "cannot be called"),
     ):
@@ -547,3 +551,20 @@ def test_the_history_says_if_there_is_more_of_it(console_store: Store) -> None:
 def test_no_queue_is_not_all_queues() -> None:
     with pytest.raises(CommandError, match="name at least one queue"):
         call_command("runworkers", "--queues", "")
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_times_from_the_database_have_their_offset(console_store: Store, filler: Filler, use_tz: bool) -> None:
+    with override_settings(USE_TZ=use_tz, TIME_ZONE="America/New_York"):
+        jobs("delete", filler.make(State.DEAD))
+        token = as_json("token", "create", "shop", "--scope", "read", "--days", "1")
+        (entry,) = as_json("history", "--user", "", "--limit", "1")
+        now = datetime.now(UTC)
+        for time, expected in ((entry["at"], now), (token["expires_at"], now + timedelta(days=1))):
+            assert abs(datetime.fromisoformat(time) - expected) < timedelta(minutes=5)
+        assert len(re.findall(r"\d\d:\d\d:\d\d\+00:00", jobs("history") + jobs("token", "list"))) == 3
+
+
+def test_a_wrong_state_is_answered_with_the_states() -> None:
+    with pytest.raises(CommandError, match="'dead', 'expired', 'succeeded'"):
+        jobs("archived", "--state", "asleep")

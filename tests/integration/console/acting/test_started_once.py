@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 from typing import Any
 
@@ -12,10 +13,11 @@ from django.test import Client
 
 from django_jobs import operations
 from django_jobs.browse import Match
-from django_jobs.core.values import Controls, Lane, State
+from django_jobs.core.values import Attempt, Controls, Lane, State
 from django_jobs.exceptions import JobMoved
 from django_jobs.operations import bulk
 from django_jobs.stores.redis import Store
+from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 
@@ -28,6 +30,11 @@ def state_of(store: Store, id: str) -> State:
     info = store.get("default", id)
     assert info is not None
     return info.state
+
+
+def hidden_in(page: str) -> dict[str, str]:
+    """Return the hidden fields of a form."""
+    return dict(re.findall(r'type="hidden" name="(state|as_of|was|confirmed)" value="([^"]*)"', page))
 
 
 @pytest.fixture
@@ -92,6 +99,22 @@ def test_editing_it_asks_too(console_store: Store, payment: str, root: Client) -
     assert state_of(console_store, payment) is State.DEAD
     root.post(url, call | {"start_again": "on"})
     assert state_of(console_store, payment) is State.QUEUED
+
+
+@pytest.mark.parametrize("where", ["jobs/dead/", "job/default/payment/", "job/default/payment/edit/"])
+def test_a_question_is_about_the_end_that_its_page_showed(
+    console_store: Store, payment: str, root: Client, clock: Clock, where: str
+) -> None:
+    data = {"verb": "retry", "job": f"default/{payment}", "arguments": "[[7], {}]"}
+    asked = root.get(BASE + where).text if "edit" in where else root.post(BASE + where, data).text
+    answer = data | hidden_in(asked) | {"start_again": "on"}
+    clock.advance(1_000)
+    assert operations.revive("default", [payment], start_again=True).moved == [payment]
+    (claim,) = console_store.claim("default", "w", 1, lease=60_000, lane=Lane.ALONE).claims
+    console_store.bury(claim, Attempt(2, "failed", console_store.now(), error="no answer again"))
+    said = root.post(BASE + where, answer, follow=True).text
+    assert "changed its state and was skipped" in said or "changed its state in the meantime" in said
+    assert state_of(console_store, payment) is State.DEAD
 
 
 def test_a_bulk_operation_leaves_it_alone_and_counts_it(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from django.template import Context, Template
 from django.test import Client
 
-from django_jobs import job
+from django_jobs import job, operations
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.enqueueing.decorator import JobFunction
+from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
@@ -92,3 +94,25 @@ def test_what_names_a_builtin_error_is_what_python_prints(console_store: Store, 
     page = root.get(f"{BASE}job/default/{id}/").text
     assert "ValueError" in page
     assert "builtins" not in page
+
+
+def args_of(store: Store, id: str) -> bytes:
+    info = store.get("default", id)
+    assert info is not None
+    return decode(id, "default", info.record).args
+
+
+@pytest.mark.django_db
+def test_an_edit_does_not_undo_that_of_somebody_else(console_store: Store, filler: Filler, root: Client) -> None:
+    id = filler.make(State.SCHEDULED, call=[[1], {"email": "ada@example.com"}])
+    url = f"{BASE}job/default/{id}/edit/"
+    shown = dict(re.findall(r'type="hidden" name="(state|as_of|was)" value="([^"]*)"', root.get(url).text))
+    operations.edit("default", id, [1], {"email": "grace@example.com"})
+    mine = {"arguments": '[[2], {"email": "ada@example.com"}]', "wait": "1"}
+    page = root.post(url, mine | shown).text
+    assert "Somebody has changed the arguments in the meantime." in page
+    assert "grace@example.com" in page
+    assert args_of(console_store, id) == b'[[1],{"email":"grace@example.com"}]'
+    shown = dict(re.findall(r'type="hidden" name="(state|as_of|was)" value="([^"]*)"', page))
+    assert root.post(url, mine | shown).status_code == 302
+    assert args_of(console_store, id) == b'[[2],{"email":"ada@example.com"}]'

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
-from django_jobs import Batch, Workflow, browse, group
+from django_jobs import Batch, Workflow, browse, group, operations
+from django_jobs.core.values import Attempt, Lane
 from django_jobs.models.audit import AuditEntry
+from django_jobs.workflows import engine
 from tests.contract.workflows.steps import RAN, act, run
 from tests.integration.console.conftest import BASE
 from tests.integration.console.workflows import flows
@@ -125,6 +127,20 @@ def test_jobs_that_may_have_started_are_asked_about(store, root):
     assert "it was not started again" in page
     root.post(f"{BASE}workflows/{id}/", {"do": "retry", "confirmed": "1", "start_again": "on"})
     assert browse.workflow(id).state == "running"
+
+
+def test_the_question_is_about_the_ends_that_its_page_could_show(store, root, clock):
+    id = flows.charged_and_dead(store)
+    asked = root.post(f"{BASE}workflows/{id}/", {"do": "retry"}).text
+    answer = {"do": "retry", "start_again": "on"}
+    answer |= dict(re.findall(r'type="hidden" name="(as_of|confirmed)" value="([^"]*)"', asked))
+    clock.advance(1_000)
+    assert operations.retry_held(id) == 1
+    (claim,) = store.claim("default", "w", 1, lane=Lane.ALONE, lease=60_000).claims
+    store.bury(claim, Attempt(2, "failed", store.now(), error_type="Declined"))
+    engine.advance(store, "default")
+    assert "it was not started again" in root.post(f"{BASE}workflows/{id}/", answer, follow=True).text
+    assert browse.workflow(id).state == "stopped"
 
 
 def test_cancel_asks_first(store, root):
