@@ -10,7 +10,8 @@ class JobsError(Exception):
     """Base class of every error this package raises.  Do not raise it directly."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or type(self).__doc__)
+        first, _, _ = (type(self).__doc__ or "").partition("\n\n")
+        super().__init__(message or " ".join(first.split()))
 
 
 # -- definition and enqueue ---------------------------------------------------
@@ -169,7 +170,9 @@ class Signal(JobsError):
 
 
 class Retry(Signal):
-    """Try again in `in_` seconds (None: after the job's backoff).  Counts as a failed attempt.
+    """Try again later.
+
+    That is in `in_` seconds (None: after the job's backoff), and counts as a failed attempt.
 
     `args`, `kwargs`, `max_attempts` and `queue` are those of the job from now on; None = as before.  They are checked
     as `enqueue` checks them: if they are wrong, the attempt fails with the error that `enqueue` would raise."""
@@ -190,7 +193,9 @@ class Retry(Signal):
 
 
 class Snooze(Signal):
-    """Run again in `in_` seconds; does not count as a failure."""
+    """Run again later.
+
+    That is in `in_` seconds, and does not count as a failure."""
 
     def __init__(self, reason: str | None = None, *, in_: float) -> None:
         super().__init__(reason)

@@ -23,7 +23,7 @@ from django_jobs.core.values import State
 from django_jobs.enqueueing import request as new_job
 from django_jobs.enqueueing.batching import Away, Batcher, Refused, ids_of, needed_by, servers_of
 from django_jobs.enqueueing.captures import in_test_case
-from django_jobs.enqueueing.handle import DEFERRED
+from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, FULL
 from django_jobs.enqueueing.request import EncodedJob, sent_later, state_of
 from django_jobs.exceptions import JobsError, QueueFull, StoreError, StoreUnavailable
 from django_jobs.formatting import counted
@@ -164,6 +164,7 @@ def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
             *(counted(len(refused), "job"), first.name, first.id),
             exc_info=error,
         )
+        _tell_never_added(refused)
         commit.refused.append(error)
     if ACTIVE:
         crashpoint("outbox.sent")
@@ -175,6 +176,15 @@ def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
         first_refused = commit.refused[0]
         commit.refused.clear()
         raise first_refused
+
+
+def _tell_never_added(refused: list[EncodedJob]) -> None:
+    states = (FULL, DUPLICATE, State.CANCELLED)
+    lost = [each for each in refused if each.handle.state in states]
+    try:
+        outbox.tell_never_added(outbox.NeverAdded(each.handle.queue, each.new, each.handle.state) for each in lost)
+    except (DatabaseError, InterfaceError):
+        logger.exception("The rows of %s do not show that the jobs were not added", counted(len(refused), "job"))
 
 
 def _stays(each: EncodedJob, error: JobsError) -> bool:

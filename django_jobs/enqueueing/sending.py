@@ -54,7 +54,7 @@ def settings_of(name: str, settings: Settings) -> QueueSettings:
 def ask(queue: QueueSettings, batch: list[EncodedJob]) -> list[Added]:
     """Ask the store until there is room, if the queue says so: the caller has to wait (ON_FULL "block")."""
     answers, patience = _ask_once(queue, batch), batch[0].request.block_timeout
-    while Added.FULL in answers and _end_late(queue.name):
+    while Added.FULL in answers and end_late(queue.name):
         _ask_again(queue, batch, answers)
     if queue.on_full != "block" or Added.FULL not in answers or patience == 0:
         return answers
@@ -63,7 +63,7 @@ def ask(queue: QueueSettings, batch: list[EncodedJob]) -> list[Added]:
     while Added.FULL in answers and (deadline is None or time.monotonic() < deadline):
         time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
         pause = min(pause * 2, _LONGEST_PAUSE)
-        _end_late(queue.name)
+        end_late(queue.name)
         _ask_again(queue, batch, answers)
     return answers
 
@@ -75,7 +75,7 @@ def _ask_again(queue: QueueSettings, batch: list[EncodedJob], answers: list[Adde
         answers[i] = answer
 
 
-def _end_late(queue: str) -> bool:
+def end_late(queue: str) -> bool:
     """End the jobs that are too late to start: they need no room.  Returns whether there may be room now."""
     store = get_store()
     try:

@@ -297,7 +297,7 @@ def next_ids(operation: Operation, queue: str) -> tuple[Sequence[str], str]:
     """Return the ids of the next batch, and where the batch after it begins ("" = there is none)."""
     span = operation.match.span
     if operation.match.id:
-        return [operation.match.id], ""
+        return [info.id for info in look_at(queue, [operation.match.id]) if belongs(operation, info)], ""
     if not operation.indexed and span is None:
         return get_store().ids(queue, operation.state, operation.cursor, BATCH)
     groups = matching_groups(operation.state, operation.match, [queue]) if operation.indexed else None

@@ -7,15 +7,16 @@ A part of the line that this version does not know is ignored; a line of another
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from time import time
 from typing import Any, NamedTuple
 
 from django.apps import apps
-from django.db import connections
+from django.db import connections, transaction
 
-from django_jobs.core.values import NewJob
+from django_jobs.core.values import NewJob, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.checked import check_fields, count_of, loads
 from django_jobs.serialization.record import decode
@@ -47,6 +48,19 @@ class _OfJob(NamedTuple):
     run_in: int | None
     expires_in: int | None
     digest: str
+
+
+class NeverAdded(NamedTuple):
+    """A job that was accepted, and will never be in the store."""
+
+    queue: str
+    new: NewJob
+    #: as that of a handle: why.
+    state: str
+
+
+#: Called with such jobs, which no job at their end tells of.
+never_added: set[Callable[[Sequence[NeverAdded]], None]] = set()
 
 
 class UnreadableRow(Exception):
@@ -95,6 +109,31 @@ def write(entries: Iterable[Entry], alias: str) -> None:
 def remove(tokens: Collection[str], alias: str) -> int:
     """Remove these rows, because the store has what they hold.  Returns how many there were."""
     return sum(remove_found(rows(alias).filter(token__in=some), alias) for some in chunks(list(tokens), ROWS))
+
+
+def drop(found: Any, alias: str) -> int:
+    """Delete the rows of this queryset: somebody has decided that what they hold is never sent.  Returns how many there
+    were.  Raises DatabaseError."""
+    with transaction.atomic(using=alias):
+        if never_added:
+            of_jobs = found.filter(kind=EntryKind.JOB)
+            for some in chunks(list(of_jobs.values_list("pk", flat=True)), ROWS):
+                tell_never_added(_jobs_in(rows(alias).filter(pk__in=some)))
+        return remove_found(found, alias)
+
+
+def _jobs_in(found: Iterable[Any]) -> Iterator[NeverAdded]:
+    for row in found:
+        with suppress(UnreadableRow):
+            if (new := unpack(row).new) is not None:
+                yield NeverAdded(row.queue, new, State.CANCELLED)
+
+
+def tell_never_added(jobs: Iterable[NeverAdded]) -> None:
+    """Call all of `never_added`.  Raises DatabaseError."""
+    if never_added and (told := list(jobs)):
+        for tell in never_added:
+            tell(told)
 
 
 def remove_found(found: Any, alias: str) -> int:

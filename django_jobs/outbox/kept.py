@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_jobs.outbox.entries import remove_found, rows
+from django_jobs.outbox.entries import drop, rows
 
 
 class Kept:
@@ -24,7 +24,7 @@ class Kept:
 
     def leave(self, gone: Callable[[], None]) -> bool:
         """Delete the row, and call `gone` when that is committed.  Returns False if there is none."""
-        if not remove_found(self._rows(), self._alias):
+        if not drop(self._rows(), self._alias):
             return False
 
         def left() -> None:

@@ -16,7 +16,7 @@ from django_jobs.enqueueing.request import NewJobRequest, WorkflowStep, encode
 from django_jobs.enqueueing.signature import Signature
 from django_jobs.enqueueing.submit import through_middleware, warn_of_late
 from django_jobs.exceptions import InvalidWorkflow
-from django_jobs.workflows.packing import POLICIES, Start, chunks, pack
+from django_jobs.workflows.packing import POLICIES, Start, chunks, pack, pack_first
 
 
 class Planned(NamedTuple):
@@ -51,7 +51,7 @@ def fields_of(id: str, name: str, plan: Sequence[Planned]) -> tuple[dict[str, by
     fields: dict[str, bytes | int] = {"kind": b"workflow", **_common(name), "total": len(plan), "live": len(first)}
     # The rows of one chunk at a time: all at once make Python's garbage collector look through all of them.
     fields |= {f"o{i}": _text(list(map(row, some))) for i, some in chunks(range(len(plan)))}
-    packed = {f"f{i}": pack(some) for i, some in chunks(first)}
+    packed = pack_first(first)
     fields |= {"waiting": len(plan) - len(first), **packed, "firsts": len(packed), **_edges(followers)}
     for number, (step, start) in enumerate(zip(plan, starts, strict=True)):
         if step.after:

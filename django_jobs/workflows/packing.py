@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from django_jobs.conf import get_settings
 from django_jobs.core.values import NewJob
-from django_jobs.enqueueing.request import STEP, check_size
+from django_jobs.enqueueing.request import STEP, check_size, sent_later
 from django_jobs.exceptions import PayloadError
+from django_jobs.outbox import Fields
 from django_jobs.serialization.checked import Unreadable, is_count, is_moment, loaded, loads
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import why_missing, without_worker
@@ -76,10 +77,24 @@ def unpack(value: bytes) -> Iterator[Start]:
                 raise Unreadable(f"{given!r:.100} is no step")
 
 
-def first_steps(fields: Mapping[str, bytes | int]) -> list[Start]:
+def first_steps(fields: Fields) -> list[Start]:
     """Return the steps that start first.  `fields`: those of a new workflow.  Raises Unreadable or CorruptRecord."""
     packed = [value for name, value in fields.items() if isinstance(value, bytes) and _FIRSTS.fullmatch(name)]
     return [start for value in packed for start in unpack(value)]
+
+
+def later(fields: Fields, starts: Sequence[Start], elapsed: int) -> tuple[Fields, Sequence[Start]]:
+    """Return the fields of a new workflow and its first steps, to be sent `elapsed` ms after the call.  The delays
+    of first steps count from the call, as those of other jobs do."""
+    if all(start.new.run_in is None and start.new.expires_in is None for start in starts):
+        return fields, starts
+    starts = [start._replace(new=sent_later(start.new, elapsed)) for start in starts]
+    return {**fields, **pack_first(starts)}, starts
+
+
+def pack_first(starts: Sequence[Start]) -> dict[str, bytes]:
+    """Return the fields that hold the first steps."""
+    return {f"f{i}": pack(some) for i, some in chunks(starts)}
 
 
 def chunks(rows: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from time import monotonic
 
 from django.utils.module_loading import import_string
 
@@ -12,14 +13,14 @@ from django_jobs.conf import get_settings
 from django_jobs.core.values import State
 from django_jobs.enqueueing import commits, membership, submit
 from django_jobs.enqueueing import request as new_job
-from django_jobs.enqueueing.sending import settings_of
+from django_jobs.enqueueing.sending import end_late, settings_of
 from django_jobs.exceptions import InvalidArguments, InvalidWorkflow, QueueFull
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
 from django_jobs.workflows import engine
 from django_jobs.workflows.encoding import Planned, fields_of
 from django_jobs.workflows.handle import WorkflowHandle
-from django_jobs.workflows.packing import Start, first_steps
+from django_jobs.workflows.packing import Start, first_steps, later
 
 
 def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> WorkflowHandle:
@@ -43,13 +44,19 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
     if entry is not None or submit.waits_for_commit(on_commit, settings):
         kept = None if entry is None else outbox.Kept(entry.token, settings.database)
         handle.deferred(kept, [(start.queue, start.new.id) for start in starts])
-        commits.after_commit(lambda: _send_now(handle, fields, starts), f"workflow {name!r} ({id})", settings, entry)
+        asked_at = monotonic()
+        commits.after_commit(
+            lambda: _send_now(handle, *later(fields, starts, int((monotonic() - asked_at) * 1000))),
+            f"workflow {name!r} ({id})",
+            settings,
+            entry,
+        )
     else:
         _send_now(handle, fields, starts)
     return handle
 
 
-def _send_now(handle: WorkflowHandle, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> None:
+def _send_now(handle: WorkflowHandle, fields: outbox.Fields, starts: Sequence[Start]) -> None:
     if handle.is_dropped(at_commit=True):
         return
     if get_settings().eager:
@@ -63,7 +70,7 @@ def _send_now(handle: WorkflowHandle, fields: Mapping[str, bytes | int], starts:
     engine.start_first(get_store(), handle.id, starts)
 
 
-def _add(id: str, fields: Mapping[str, bytes | int]) -> None:
+def _add(id: str, fields: outbox.Fields) -> None:
     get_store().add_workflow(id, fields, check_in=engine.CHECK_SOON)
     if ACTIVE:
         crashpoint("workflow.added")
@@ -71,9 +78,14 @@ def _add(id: str, fields: Mapping[str, bytes | int]) -> None:
 
 def send_kept(entry: outbox.Entry) -> None:
     """Send a workflow from the outbox; a second time, this changes nothing.  Raises QueueFull and StoreError."""
-    starts = first_steps(entry.fields)
-    _check_room(starts)
-    _add(entry.key, entry.fields)
+    elapsed = max(0, new_job.now_ms() - entry.at)
+    fields, starts = later(entry.fields, first_steps(entry.fields), elapsed)
+    try:
+        _check_room(starts)
+    except QueueFull:
+        if get_store().workflow_fields(entry.key, ["kind"]) == [None]:
+            raise  # otherwise it was accepted before, and its own steps may fill the queue
+    _add(entry.key, fields)
     engine.start_first(get_store(), entry.key, starts)
 
 
@@ -81,9 +93,14 @@ def _check_room(starts: Sequence[Start]) -> None:
     """Raise QueueFull if a queue has no room for the first steps.  Later steps are never refused.  Raises as
     `_check_fits`: a limit may have changed since."""
     for name, number, most in _check_fits(starts):
-        counts = get_store().stats([name])[0].counts
-        if counts["queued"] + counts["blocked"] + number > most:
-            raise QueueFull(name, most)
+        while _waiting(name) + number > most:
+            if not end_late(name):
+                raise QueueFull(name, most)
+
+
+def _waiting(queue: str) -> int:
+    counts = get_store().stats([queue])[0].counts
+    return counts["queued"] + counts["blocked"]
 
 
 def _check_fits(starts: Sequence[Start]) -> list[tuple[str, int, int]]:

@@ -10,7 +10,7 @@ from typing import Annotated
 from django.http import HttpRequest, JsonResponse
 from ninja import Header, Query, Router
 
-from django_jobs import archive, browse, operations
+from django_jobs import browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.audit import log_job
 from django_jobs.api.common.cursors import not_a_cursor, read_cursor, span_of, write_cursor
@@ -30,16 +30,14 @@ from django_jobs.api.endpoints.requested import (
 )
 from django_jobs.browse.query.parsing import terms_of
 from django_jobs.browse.query.terms import Notes
-from django_jobs.conf import get_settings
-from django_jobs.core.values import FINISHED, Added, Expired, Job, JobInfo, State
+from django_jobs.core.values import FINISHED, Added, JobInfo, State
 from django_jobs.enqueueing.request import DIGEST_LENGTH, new_id, now_ms, request_for
+from django_jobs.enqueueing.sending import end_late
 from django_jobs.enqueueing.submit import submit
-from django_jobs.events.announce import announce_expired
-from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.operations import diagnosis
 from django_jobs.serialization.arguments import canonical, load
-from django_jobs.serialization.record import decode, encode, name_of
+from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 from django_jobs.stores.ran_here import ran_here
 from django_jobs.stores.values.lists import Span
@@ -232,9 +230,6 @@ def replay_job(
         old = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
         raise Problem(Kind.UNREADABLE, str(error)) from error
-    if info.state is State.EXPIRED:
-        again, is_new = expired_again(old, new_one)
-        return JsonResponse(shown(again, principal), status=201 if is_new else 200)
     args, kwargs = load(old.args)
     new = request_for(definition, args, kwargs)
     new.id, new.queue, new.priority = new_one, info.queue, old.controls.priority
@@ -242,12 +237,18 @@ def replay_job(
     new.meta, new.on_commit, new.block_timeout, new.unique = {"replay": id}, False, 0, None
     if wanted:
         new.digest = sha256(canonical(["replay", definition.identity, id], "replay")).hexdigest()[:DIGEST_LENGTH]
+    if info.state is State.EXPIRED:
+        new.expires_at = old.controls.expires_at
     handle = submit(new)
-    if handle.added is Added.ADDED:
+    is_new = handle.added is Added.ADDED
+    if is_new:
         log_job(request, "replay", info.queue, id, job=[info.queue, new_one])
-        return JsonResponse(accepted(new, handle, principal), status=201)
+        if info.state is not State.EXPIRED:
+            return JsonResponse(accepted(new, handle, principal), status=201)
+        end_late(info.queue)
     made = replayed(name, id, new_one)
-    return JsonResponse(shown(made[0], principal, archived=made[1]) if made else remembered(new, handle, principal))
+    answer = shown(made[0], principal, archived=made[1]) if made else remembered(new, handle, principal)
+    return JsonResponse(answer, status=201 if is_new else 200)
 
 
 def replayed(name: str, id: str, wanted: str) -> tuple[JobInfo, bool] | None:
@@ -258,20 +259,3 @@ def replayed(name: str, id: str, wanted: str) -> tuple[JobInfo, bool] | None:
     if found is not None and (decode(wanted, found[0].queue, found[0].record).meta or {}).get("replay") != id:
         raise Problem(Kind.ID_USED, f"The id {wanted!r} exists and is no replay of {id!r}. Choose another id.")
     return found
-
-
-def expired_again(old: Job, id: str) -> tuple[JobInfo, bool]:
-    """Put a copy of an expired job into the state expired at once, without a worker.  False: it was there already."""
-    store = get_store()
-    now = store.now()
-    record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
-    if store.reserve(old.queue, [id]) or not store.restore(old.queue, id, record, State.EXPIRED):
-        found = replayed(old.name, old.id, id)
-        if found is None:
-            raise Problem(Kind.ID_USED, f"The id {id!r} exists and is no {old.name} job. Choose another id.")
-        return found[0], False
-    announce_expired(old.queue, [Expired(id, record)], now, deliver_here)
-    info = store.get(old.queue, id) or JobInfo(id, old.queue, record, State.EXPIRED, at=now)
-    if get_settings().archive is not None:
-        archive.write([info])
-    return info, True

@@ -10,7 +10,7 @@ from typing import Any
 
 from django_jobs.core import registry
 from django_jobs.core.queue_stats import signed
-from django_jobs.core.values import FINISHED, SILENT, Edited, State, WorkerInfo
+from django_jobs.core.values import SILENT, Edited, State, WorkerInfo
 from django_jobs.serialization.checked import loaded, read_count
 from django_jobs.stores.redis.adding import Adding
 from django_jobs.stores.redis.connection.entries import texts, unsigned_text
@@ -145,12 +145,6 @@ class Operating(Adding, Positions):
         for each in registry.names_of(name or ""):  # an older version pauses a type under the name that it was given
             self._run("resume", queue, each)
 
-    def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
-        """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists.  Raises ValueError
-        if the state is not a finished one: the job would run, without what `enqueue` checks."""
-        check_finished(state)
-        return bool(self._run("restore", queue, id, record, state.value))
-
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
         """Walk through the ids in one state, in batches.  Jobs that enter or leave the state meanwhile may be missed;
         no other job is.  An id may come twice, in two batches, if the number of jobs in the state changes much
@@ -229,9 +223,3 @@ class Operating(Adding, Positions):
         args: list[Argument] = [len(wanted), *chain.from_iterable(wanted)]
         args += [len(changed), *chain.from_iterable(changed), *removed]
         return bool(self._run_in_fleet("update_document", [f"document:{key}"], *args))
-
-
-def check_finished(state: State) -> None:
-    """Raise ValueError unless `restore` may put a job into that state."""
-    if state not in FINISHED:
-        raise ValueError(f"restore puts back finished jobs; {state} is not one of {sorted(FINISHED)}.")

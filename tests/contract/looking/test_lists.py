@@ -110,7 +110,11 @@ def test_those_that_are_too_many_leave_the_group(make_store, make_job, clock):
 
 
 def test_a_job_without_an_attempt_has_a_group_too(store, make_job):
-    store.restore(Q, "x", make_job("x").record, State.DEAD)
+    """A server that has lost its last writes may know nothing of the attempt."""
+    names = store.keys.of(Q)
+    store.transport.command("HSET", names["jobs"], "x", make_job("x").record)
+    store.transport.command("ZADD", names["dead"], 1, "x")
+    store.reconcile(Q)
     assert groups_of(store, queues=[Q]) == {(Q, "tests.job", NO_ERROR): 1}
 
 

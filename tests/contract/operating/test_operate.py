@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.attempt import counted
-from django_jobs.core.values import Job, State
-from django_jobs.exceptions import StoreCorrupt
-from django_jobs.serialization.record import encode
+from django_jobs.core.values import State
 from tests.contract.acts import (
     FAILED,
     Q,
@@ -232,42 +230,13 @@ class TestReschedule:
         assert state_of(store, "a") is state
 
 
-class TestRestore:
-    @pytest.mark.parametrize("state", FINISHED)
-    def test_puts_a_finished_job_back(self, store, in_state, state):
-        in_state("a", state)
-        record = info(store, "a").record
-        store.delete(Q, ["a"])
-        assert store.restore(Q, "a", record, state)
-        assert (info(store, "a").state, info(store, "a").record) == (state, record)
-        assert ids_in(store, state) == ["a"]
-
-    def test_does_nothing_where_the_id_exists(self, store, in_state):
-        in_state("a", State.QUEUED)
-        assert not store.restore(Q, "a", encode(Job("a", Q, "other", b"[[],{}]", 1)), State.DEAD)
-        assert state_of(store, "a") is State.QUEUED
-
-    @pytest.mark.parametrize("state", [*WAITING, State.RUNNING])
-    def test_refuses_a_state_in_which_the_job_would_run(self, store, state):
-        with pytest.raises(ValueError, match=f"{state.value} is not one of"):
-            store.restore(Q, "a", b"-", state)
-        assert store.get(Q, "a") is None
-
-
-@pytest.mark.redis
-def test_a_place_that_cannot_be_written_leaves_no_record_of_a_restored_job(redis_store):
-    redis_store.transport.command("SET", redis_store.keys.of(Q)["dead"], "of another type")
-    with pytest.raises(StoreCorrupt):
-        redis_store.restore(Q, "a", b"-", State.DEAD)
-    assert redis_store.transport.command("HLEN", redis_store.keys.of(Q)["jobs"]) == 0
-
-
 class TestWalkingTheIds:
     @pytest.mark.parametrize("state", [State.QUEUED, State.SCHEDULED, State.RUNNING, State.DEAD, State.SUCCEEDED])
-    def test_names_each_once(self, store, in_state, state):
+    def test_names_each_once(self, store, in_state, make_job, state):
         for n in range(7):
             in_state(str(n), state)
-        store.restore(Q, "other", b"-", State.CANCELLED)
+        enqueue(store, make_job("other"))
+        store.cancel(Q, ["other"])
         seen, cursor = [], ""
         while True:
             ids, cursor = store.ids(Q, state, cursor, 3)

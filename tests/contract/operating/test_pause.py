@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.core.values import Pause, State
+from django_jobs.core.values import Lane, Pause, State
 from tests.contract.acts import Q, claim, claim_ids, counts, enqueue, ids_in, start, state_of
 
 
 class TestAPausedQueue:
     @pytest.mark.accepts("G11", "G66")
-    def test_gives_nothing_until_it_is_resumed(self, store, make_job):
-        enqueue(store, make_job("a"))
+    @pytest.mark.parametrize("lane", Lane)
+    def test_gives_nothing_until_it_is_resumed(self, store, make_job, lane):
+        enqueue(store, make_job("a", at_most_once=lane is not Lane.SHARED))
         store.pause(Q)
-        assert claim(store) == []
+        assert claim(store, lane=lane) == []
         store.resume(Q)
-        assert claim_ids(store) == ["a"]
+        assert claim_ids(store, lane=lane) == ["a"]
 
     def test_stays_resumed_if_the_clock_is_set_back(self, store, make_job, clock):
         enqueue(store, make_job("a"), make_job("b"))

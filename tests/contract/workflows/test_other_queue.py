@@ -121,6 +121,13 @@ def places(store: Store, id: str) -> list[str]:
     return [queue for queue in store.queues() if store.get(queue, id) is not None]
 
 
+def test_an_attempt_that_gives_no_reason_has_a_short_one(store: Store, clock: Any) -> None:
+    handle = wander.enqueue(B)
+    attempt_all(store)
+    follow(store)
+    assert handle.refresh().error == "django_jobs.exceptions.Retry: Try again later."
+
+
 def test_the_same_job_goes_on_in_the_other_queue(store: Store, clock: Any) -> None:
     handle = go.using(tags=["red"]).enqueue(B, in_=5)
     attempt_all(store)

@@ -44,12 +44,17 @@ def measure() -> Any:
     return {"at": date(2026, 3, 29), "size": (1, 2), "part": Decimal("0.5")}
 
 
+@job(name="tests.brief", api=True, expires_in=60, on_end="tests.swallow")
+def brief(name: str) -> None:
+    ran.append(name)
+
+
 @job(name="tests.private")
 def private() -> None:
     ran.append("private")
 
 
-DEFINITIONS = (greet, swallow, charge, pay, rename, measure, private)
+DEFINITIONS = (greet, swallow, charge, pay, rename, measure, brief, private)
 
 
 def forget() -> None:

@@ -12,13 +12,13 @@ from django.apps import apps
 from django.db import connection, transaction
 from django.test import override_settings
 
-from django_jobs import InvalidArguments, StoreUnavailable, UnknownJob, job
+from django_jobs import DuplicateJob, InvalidArguments, QueueFull, StoreUnavailable, UnknownJob, get_job, job
 from django_jobs.conf import raw_setting
 from django_jobs.core import registry
 from django_jobs.enqueueing import commits
 from django_jobs.models import JobRow
 from django_jobs.models.job_row import NOTE_END, note_end
-from django_jobs.operations import relay
+from django_jobs.operations import kept, relay
 from django_jobs.stores.redis import Store
 from django_jobs.testing import Jobs
 from django_jobs.worker.maintenance.agenda import send_kept
@@ -139,6 +139,48 @@ def test_a_row_whose_job_a_worker_has_found_to_be_a_duplicate_says_so(
     assert states == [("succeeded", False), ("duplicate", True), ("duplicate", True), ("succeeded", False)]
 
 
+@pytest.mark.parametrize("act", ["cancel", "delete"])
+def test_a_row_whose_job_is_taken_out_of_the_outbox_after_the_commit_says_so(
+    act: str, jobs: Jobs, report: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, other = report(), report()
+    monkeypatch.setattr(relay, "SPARE", 0.0)
+    with override_settings(DJANGO_JOBS={**raw_setting(), "OUTBOX": True}):
+        with monkeypatch.context() as away, transaction.atomic():
+            away.setattr(Store, "reserve", away_from_here)
+            away.setattr(commits, "_away_until", {})
+            handle = row.enqueue(export, 7)
+            other.enqueue(export, 8)
+        with transaction.atomic():
+            if act == "cancel":
+                get_job(handle.id).cancel()
+            else:
+                kept.delete(kept.rows().filter(key=handle.id).values_list("pk", flat=True))
+            row.refresh_from_db()
+            assert row.state == "cancelled"
+            transaction.set_rollback(True)
+        row.refresh_from_db()
+        assert row.state == "queued", "its entry is back"
+        get_job(handle.id).cancel()
+        send_kept()()
+        jobs.run_all()
+    assert [each.state for each in report.objects.order_by("pk")] == ["cancelled", "succeeded"]
+
+
+def test_a_row_whose_job_is_refused_at_the_commit_says_so(jobs: Jobs, report: Any) -> None:
+    strict = export.using(unique="queued", on_conflict="raise")
+    queues = {"default": {}, "small": {"MAX_LENGTH": 1}}
+    with override_settings(DJANGO_JOBS={**raw_setting(), "QUEUES": queues}):
+        strict.enqueue(7)
+        export.using(queue="small").enqueue(7)
+        for error, task in ((DuplicateJob, strict), (QueueFull, export.using(queue="small"))):
+            with pytest.raises(error):
+                report().enqueue(task, 7)
+            with pytest.raises(error), transaction.atomic():
+                report().enqueue(task, 7)
+    assert list(report.objects.order_by("pk").values_list("state", flat=True)) == ["duplicate"] * 2 + ["full"] * 2
+
+
 def away_from_here(*_: Any, **__: Any) -> Any:
     raise StoreUnavailable("Nobody listens.")
 
@@ -203,7 +245,7 @@ from unittest.mock import patch
 from django.apps import apps
 from django.db import connections, transaction
 from django_jobs.models import JobRow
-from django_jobs.operations import relay
+from django_jobs.operations import kept, relay
 from django_jobs.stores.redis import Store
 from django_jobs.testing import Jobs
 from django_jobs.worker.maintenance.agenda import send_kept

@@ -27,8 +27,10 @@ from django_jobs import (
     group,
     job,
 )
+from django_jobs.enqueueing import commits
 from django_jobs.outbox import rows
 from django_jobs.stores import get_store
+from django_jobs.workflows import sending
 
 RAN: list[tuple[object, ...]] = []
 
@@ -58,6 +60,11 @@ def once(a):
 def adds():
     with current_batch():
         step.enqueue("more")
+
+
+@job(name="tests.flow.fleeting", expires_in=60)
+def fleeting(a):
+    RAN.append(("fleeting", a))
 
 
 @pytest.fixture(autouse=True)
@@ -264,3 +271,29 @@ def note(get_next):
         return get_next(new_job)
 
     return layer
+
+
+def test_jobs_that_are_too_late_to_start_take_no_room_from_a_workflow(jobs):
+    queues = {"default": {}, "small": {"MAX_LENGTH": 1}}
+    with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": queues}):
+        get_store().pause("small")
+        late = fleeting.using(queue="small").enqueue("late")
+        with pytest.raises(QueueFull):
+            chain(step.using(queue="small").s(1), step.s(2)).enqueue()
+        jobs.travel(61)
+        handle = chain(step.using(queue="small").s(1), step.s(2)).enqueue()
+        assert (handle.state, late.refresh().state) == ("running", "expired")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_delays_of_first_steps_count_from_the_call_as_those_of_jobs(jobs, monkeypatch):
+    """The transaction goes on for two minutes after it."""
+    monkeypatch.setattr(commits, "monotonic", lambda: jobs.now_ms() / 1000)
+    monkeypatch.setattr(sending, "monotonic", lambda: jobs.now_ms() / 1000)
+    with transaction.atomic():
+        handles = [fleeting.enqueue("job"), chain(fleeting.s("step"), step.s(2)).enqueue()]
+        in_time = chain(step.s(3), fleeting.s("later step")).enqueue()
+        jobs.travel(120)
+    jobs.run_all()
+    assert (handles[0].refresh().state, handles[1].counts["expired"]) == ("expired", 1)
+    assert (RAN, in_time.state) == ([(3, 0), ("fleeting", "later step")], "succeeded")

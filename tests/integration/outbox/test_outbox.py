@@ -1016,3 +1016,25 @@ def test_the_result_of_a_task_that_was_a_duplicate_is_that_of_the_job_that_has_t
     assert second.id != first.id
     relay.relay()
     assert add.get_result(second.id) == add.get_result(first.id)
+
+
+def test_the_delays_of_first_steps_count_from_the_call_however_late_they_are_sent(away: Any, jobs: Any) -> None:
+    with away(), transaction.atomic():
+        job = short.enqueue(7)
+        flow = chain(short.s(8), receipt.s(9)).enqueue()
+    jobs.travel(120)
+    relay.relay()
+    jobs.run_all()
+    assert (job.refresh().state, flow.state, flow.counts["expired"]) == ("expired", "stopped", 1)
+
+
+def test_a_workflow_that_was_sent_before_its_process_died_finds_room_in_the_queue_that_it_fills(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as died:
+        died.setattr(commits, "_remove", lambda tokens: None)
+        with transaction.atomic():
+            flow = chain(receipt.using(queue="small").s(1), receipt.s(2)).enqueue()
+    assert (kept(), flow.state) == ([flow.id], "running")
+    assert relay.relay() == 1
+    assert (kept(), flow.state, counted("small")) == ([], "running", 1)

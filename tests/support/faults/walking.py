@@ -78,7 +78,7 @@ class Walk:
             *(self.snooze, self.park, self.bury, self.discard, self.begin, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile, self.sample),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
-            *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.list_some, self.look, self.watch),
+            *(self.fleet, self.edit, self.drain, self.list_all, self.list_some, self.look, self.watch),
             *(self.reserve, self.forget, self.leave, self.arrive),
             *(self.flow, self.batch, self.follow, self.follow, self.check, self.on_flow, self.archive),
         )
@@ -470,12 +470,6 @@ class Walk:
                 return self.store.end_steps(id, [end])
             case _:
                 return self.store.join_batch(id, QUEUE, [f"{id}.late"], {}) and self.store.forget_workflow("w-none")
-
-    def restore(self) -> object:
-        id = f"job-{self.rng.randint(1, self.made + 1)}"
-        record = self.records.setdefault(id, encode(Job(id, QUEUE, "shop.one", b"[[],{}]", self.clock())))
-        self.sent.add(record)
-        return self.store.restore(QUEUE, id, record, self.rng.choice((State.DEAD, State.SUCCEEDED)))
 
     def fleet(self) -> object:
         self.store.command_worker("parent", "quiet")

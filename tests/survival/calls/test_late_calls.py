@@ -183,14 +183,6 @@ def test_a_recovery_that_comes_after_the_lease_was_renewed_takes_nothing(store: 
     assert store.get(QUEUE, "a").state is State.RUNNING  # type: ignore[union-attr]
 
 
-def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: Store) -> None:
-    given_up = late(store, "restore", lambda: store.restore(QUEUE, "a", new("a").record, State.DEAD))
-    assert store.restore(QUEUE, "a", new("a").record, State.DEAD)
-    assert store.delete(QUEUE, ["a"]) == ["a"]
-    store.transport.deliver(given_up)  # type: ignore[union-attr]
-    assert store.get(QUEUE, "a") is None
-
-
 def test_a_join_that_comes_after_its_jobs_have_left_does_not_keep_the_batch_open(store: Store) -> None:
     """The producer lost the answer, gave up, and took its jobs back."""
     new_batch: dict[str, bytes | int] = {"kind": b"batch", "created": 1}

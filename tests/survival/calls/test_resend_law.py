@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Claim, Completed
+from django_jobs.core.values import Claim, Completed, Job, NewJob
+from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.transport import Call, Transport
@@ -70,6 +71,17 @@ def test_sent_twice_every_script_answers_the_same_and_leaves_the_same(
             walk.step()
     assert set(scripts.names()) == set(twice.seen), "the walk has not reached every script"
     twice.client.close()
+
+
+@pytest.mark.redis
+def test_a_claim_of_a_paused_queue_that_is_sent_twice_finds_no_jobs_twice(
+    law_store: Store, virtual: Clock, quiet_server: RedisServer
+) -> None:
+    law_store.enqueue(QUEUE, [NewJob("a", encode(Job("a", QUEUE, "shop.one", b"[[],{}]", virtual())))])
+    law_store.pause(QUEUE, until=virtual() + 60_000)
+    law_store.transport = Twice(law_store.transport, quiet_server)
+    claimed = law_store.claim(QUEUE, "alpha", 3, lease=1000)
+    assert (claimed.claims, claimed.left, claimed.next_due) == ([], 0, 60_000)
 
 
 @pytest.mark.redis

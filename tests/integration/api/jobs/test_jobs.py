@@ -286,6 +286,21 @@ class TestReplay:
         assert len(api.get("v1/archived-jobs?status=expired").json()["jobs"]) == 2
         assert work.ran == []
 
+    def test_that_is_an_end_like_others(self, api: Api, store: Store, clock: Clock) -> None:
+        """It is counted and followed by the job of `on_end`, and the id is remembered."""
+        api.put("v1/jobs/tests.brief/1", {"data": ["Ada"]})
+        clock.advance(61_000)
+        store.expire("default")
+        answers = [api.post("v1/jobs/tests.brief/1/replay", {"id": "again"}) for _ in range(2)]
+        ends, _ = store.end_calls("default")
+
+        assert [(each.status_code, each.json()["state"]) for each in answers] == [(201, "expired"), (200, "expired")]
+        assert store.stats(["default"])[0].totals["expired"] == 2
+        assert sorted(info.id for _, info in ends) == ["1", "again"]
+        store.delete("default", ["again"])
+        assert api.post("v1/jobs/tests.brief/1/replay", {"id": "again"}).json()["state"] == "expired"
+        assert store.get("default", "again") is None
+
 
 class TestCancel:
     def test_a_waiting_job_is_cancelled(self, api: Api, store: Store, work_off: Callable[..., int]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from django_jobs import Batch, Workflow, browse, chain, group
@@ -148,3 +150,20 @@ def test_a_token_for_some_job_types_neither_sees_nor_changes_them(store):
         answer = Api("manage", jobs=("tests.greet",)).post(f"v1/workflows/{id}/{verb}")
         assert answer.json()["type"] == f"{TYPES}job-not-allowed"
     assert browse.workflow(id).state == "running"
+
+
+def test_the_replay_of_an_expired_step_is_no_step(api, store, clock):
+    flow = Workflow("two")
+    late = flow.add(work.brief.s("late"))
+    flow.add(work.greet.using(run_at=datetime.fromtimestamp(clock.now / 1000, UTC) + timedelta(days=1)).s("goes on"))
+    flow.add(work.greet.s("after"), after=[late])
+    handle = flow.enqueue()
+    clock.advance(61_000)
+    store.expire("default")
+    engine.advance(store, "default")
+    before = handle.state, handle.counts
+    replayed = api.post(f"v1/jobs/tests.brief/{handle.steps[0].job_id}/replay")
+    engine.advance(store, "default")
+    assert (replayed.status_code, replayed.json()["state"]) == (201, "expired")
+    assert (before[0], before[1]["live"], before[1]["expired"]) == ("running", 1, 1)
+    assert (handle.state, handle.counts) == before

@@ -283,3 +283,14 @@ def test_large_jobs_are_read_a_few_at_a_time(console_store: Store, filler: Fille
     assert len(list(bulk.look_at("default", [f"l-{n}" for n in range(40)]))) == 40
     assert read[0] == max(read), "as few as are read where nothing is known of their size"
     assert max(read[1:]) <= MAX_BYTES
+
+
+def test_an_act_on_one_id_has_looked_at_one_job_however_many_queues_there_are(
+    console_store: Store, filler: Filler
+) -> None:
+    filler.add(queue="mail")
+    filler.add(queue="reports")
+    filler.make(State.DEAD)
+    id = filler.make(State.DEAD)
+    done = bulk.finish(bulk.start("delete", State.DEAD, Match(id=id)))
+    assert (len(done.queues) > 2, done.total, done.seen, done.moved) == (True, 1, 1, 1)

@@ -97,11 +97,17 @@ local function next_look()
 end
 
 --! only full
+local function answer_of_closed(gone)
+    return {now, 0, opens, 0, gone, {}, {}, {}, 0, 0, {}, -1}
+end
+
 do
     -- This call was made before: return the jobs of the first answer, as far as they are still held.
     local function again(text)
         local token, ids, gone, at = claimed_before(text)
-        if #ids == 0 then
+        if #ids == 0 and closed then
+            return answer_of_closed(gone)
+        elseif #ids == 0 then
             return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind), 0, {}, -1}
         end
         local records = redis.call('HMGET', jobs, unpack(ids))
@@ -121,7 +127,7 @@ end
 
 if closed then
     reply('')
-    return {now, 0, opens, 0, {}, {}, {}, {}, 0, 0, {}, -1}
+    return answer_of_closed({})
 end
 --! end
 -- An error does not undo earlier writes.  Therefore a needed key of another type must be detected before a job is
