@@ -14,7 +14,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db import Error as DatabaseFault
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import outbox
@@ -195,7 +196,7 @@ def _remove(tokens: Collection[str]) -> None:
     if tokens:
         try:
             outbox.remove(tokens, get_settings().database)
-        except (DatabaseError, InterfaceError):
+        except DatabaseFault:
             what = counted(len(tokens), "entry", "entries")
             logger.exception("The outbox keeps %s that the store has: a worker removes it", what)
 
@@ -225,7 +226,7 @@ def _waits(each: EncodedJob) -> bool:
     """Return whether the job was not cancelled, or the block that cancelled it was rolled back."""
     try:
         each.handle.is_leaving(at_commit=True)
-    except (DatabaseError, InterfaceError):
+    except DatabaseFault:
         logger.exception("The outbox cannot be read: a worker sends %s if it was not cancelled", each.handle)
     return each.handle.state == DEFERRED
 
@@ -271,7 +272,7 @@ def _is_early(entry: outbox.Entry) -> bool:
         return False
     try:
         return outbox.is_waited_for(entry.key, get_settings().database)
-    except (DatabaseError, InterfaceError):
+    except DatabaseFault:
         logger.exception("The outbox cannot be read: a worker ends batch %s", entry.key)
         return True
 
