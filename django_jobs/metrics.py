@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, InterfaceError
+from django.db import Error as DatabaseFault
 
 from django_jobs.browse import queue_names
 from django_jobs.conf import get_settings
@@ -154,7 +154,7 @@ def outbox_gauges() -> Iterator[Any]:
         return
     try:
         found = kept.contents()
-    except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+    except (DatabaseFault, ImproperlyConfigured) as error:
         logger.error("The metrics of the outbox cannot be read from the database: %s", error)
         return
     yield _gauge(

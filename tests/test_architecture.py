@@ -168,6 +168,18 @@ def test_only_the_store_imports_redis():
     assert strangers_that_import({"redis", "django_redis"}, PACKAGE / "stores") == []
 
 
+def test_who_survives_an_error_of_the_database_survives_each_kind():
+    """InterfaceError, which drivers raise on a connection that was closed, is no DatabaseError; `Error` is both."""
+    found = [
+        name
+        for name, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in ("django.db", "django.db.utils")
+        if {each.name for each in node.names} & {"DatabaseError", "InterfaceError"}
+    ]
+    assert found == []
+
+
 def test_running_a_job_starts_no_process_and_no_thread():
     """The HTTP API and the test kit run and settle jobs, too."""
     folder = PACKAGE / "execution"

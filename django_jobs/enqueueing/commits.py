@@ -14,7 +14,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db import Error as DatabaseFault
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import outbox
@@ -183,7 +184,7 @@ def _tell_never_added(refused: list[EncodedJob]) -> None:
     lost = [each for each in refused if each.handle.state in states]
     try:
         outbox.tell_never_added(outbox.NeverAdded(each.handle.queue, each.new, each.handle.state) for each in lost)
-    except (DatabaseError, InterfaceError):
+    except DatabaseFault:
         logger.exception("The rows of %s do not show that the jobs were not added", counted(len(refused), "job"))
 
 
@@ -205,7 +206,7 @@ def _remove(tokens: Collection[str]) -> None:
     if tokens:
         try:
             outbox.remove(tokens, get_settings().database)
-        except (DatabaseError, InterfaceError):
+        except DatabaseFault:
             what = counted(len(tokens), "entry", "entries")
             logger.exception("The outbox keeps %s that the store has: a worker removes it", what)
 
@@ -235,7 +236,7 @@ def _waits(each: EncodedJob) -> bool:
     """Return whether the job was not cancelled, or the block that cancelled it was rolled back."""
     try:
         each.handle.is_leaving(at_commit=True)
-    except (DatabaseError, InterfaceError):
+    except DatabaseFault:
         logger.exception("The outbox cannot be read: a worker sends %s if it was not cancelled", each.handle)
     return each.handle.state == DEFERRED
 
@@ -281,7 +282,7 @@ def _is_early(entry: outbox.Entry) -> bool:
         return False
     try:
         return outbox.is_waited_for(entry.key, get_settings().database)
-    except (DatabaseError, InterfaceError):
+    except DatabaseFault:
         logger.exception("The outbox cannot be read: a worker ends batch %s", entry.key)
         return True
 

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, models, router
+from django.db import Error as DatabaseFault
+from django.db import models, router
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -107,7 +108,7 @@ def record(actor: str, source: Source, act: Act) -> None:
     try:
         with savepoint(using):
             write(actor, source, act)
-    except (DatabaseError, ImproperlyConfigured) as error:
+    except (DatabaseFault, ImproperlyConfigured) as error:
         logger.warning(_LOST, error, extra={"audit": f"{actor}: {act.verb} {act.kind} {act.subject}"})
 
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from django.apps import apps
 from django.conf import settings
-from django.db import DatabaseError, models, router, transaction
+from django.db import Error as DatabaseFault
+from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.runtime.savepoint import savepoint
@@ -57,7 +58,7 @@ def forget_filters(owner: str, alias: str) -> None:
     try:
         with savepoint(alias):
             SavedFilter.objects.using(alias).filter(owner=owner).delete()
-    except DatabaseError as error:
+    except DatabaseFault as error:
         logger.warning("The saved filters of the deleted user %s remain: %s", owner, error)
 
 

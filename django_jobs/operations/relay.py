@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any
 
-from django.db import DatabaseError, connections, transaction
+from django.db import Error as DatabaseFault
+from django.db import connections, transaction
 from django.db.models import Q
 from django.db.models.functions import Length
 from django.utils import timezone
@@ -192,7 +193,7 @@ class _Pass:
         equal = [each for _, each in sent if each.handle.state == DUPLICATE]
         try:
             tell_never_added(NeverAdded(each.handle.queue, each.new, DUPLICATE) for each in equal)
-        except DatabaseError as error:  # of another database: these are sent again, and change nothing then
+        except DatabaseFault as error:  # of another database: these are sent again, and change nothing then
             logger.warning("Entries of the outbox that are duplicates wait for a database: %s", error)
             sent = [(row, each) for row, each in sent if each.handle.state != DUPLICATE]
         why = {id(each.handle): error for some, error in refused for each in some}

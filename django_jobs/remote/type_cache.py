@@ -19,6 +19,7 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.exceptions import NotKnownYet
 from django_jobs.remote.job_types import RemoteType, django_queues, make_definition, pull_only, read_rows
+from django_jobs.runtime.complaints import Complaints
 
 logger = logging.getLogger("django_jobs.remote")
 
@@ -51,7 +52,7 @@ class Known:
         self.definitions: dict[RemoteType, JobDefinition] = {}
         #: name → when it was first asked for and not found.
         self.missed: dict[str, float] = {}
-        self._complaint = ""
+        self._complaints = Complaints()
 
     def refresh(self, oldest: float = REFRESH) -> Mapping[str, RemoteType]:
         """Return the types.  Reads them again if this process reads and the last read is `oldest` seconds old."""
@@ -75,13 +76,12 @@ class Known:
         except ImproperlyConfigured:
             types = []  # this project has no database, so there are no rows
         except Error as error:
-            if self._complaint != str(error):
-                self._complaint = str(error)
+            if self._complaints.is_new(error):
                 logger.warning(
                     "Remote job types cannot be read; the known ones (%d) stay in use: %s", len(self.types), error
                 )
             return
-        self._complaint = ""
+        self._complaints.is_over()
         self.replace_types(began, types)
         if self.listener is not None:
             self.listener(began, types)

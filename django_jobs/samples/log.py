@@ -178,7 +178,7 @@ def write(log: SampleLog) -> str:
 
 def read(text: str) -> SampleLog | None:
     """Return the log of a text; None if there is none or it cannot be read."""
-    if not text:  # before the first sample; not a damaged text, which `jobs doctor` would name
+    if not text:  # no sample was taken yet, or all are too old: nothing to report as unreadable
         return None
     try:
         start, full, given, spans = loads(text)

@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, InterfaceError, connections, router
+from django.db import Error as DatabaseFault
+from django.db import connections, router
 
 from django_jobs.formatting import counted, migrate_hint
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.listing import database_entries
 from django_jobs.schedules.models import Schedule
@@ -26,7 +28,7 @@ class ScheduleRows:
         self._time = time
         self._read_at = float("-inf")
         self._known: list[ScheduleEntry] = []
-        self._complaint = ""
+        self._complaints = Complaints()
         #: the table was read once.
         self.are_known = False
 
@@ -40,11 +42,11 @@ class ScheduleRows:
     def _read(self) -> None:
         try:
             self._known = database_entries()
-            self._complaint, self.are_known = "", True
-        except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+            self.are_known = True
+            self._complaints.is_over()
+        except (DatabaseFault, ImproperlyConfigured) as error:
             complaint = f"{type(error).__name__}: {error}{migrate_hint(error)}"
-            if complaint != self._complaint:
-                self._complaint = complaint
+            if self._complaints.is_new(complaint):
                 known = counted(len(self._known), "known schedule")
                 logger.warning("The Schedule table cannot be read (%s). In use: %s", complaint, known)
         finally:
@@ -56,5 +58,5 @@ class ScheduleRows:
             connection = connections[router.db_for_read(Schedule)]
             if not connection.in_atomic_block:
                 connection.close()
-        except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+        except (DatabaseFault, ImproperlyConfigured) as error:
             logger.debug("The connection to the Schedule table could not be closed: %s", error)

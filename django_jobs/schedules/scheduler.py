@@ -12,6 +12,7 @@ from django_jobs.enqueueing.handle import find
 from django_jobs.enqueueing.request import request_for
 from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import DuplicateJob, QueueFull, StoreError
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import jitter_ms, next_run
 from django_jobs.schedules.entry import ScheduleEntry, check_entry
@@ -39,8 +40,8 @@ class Periodic:
         self._rows = ScheduleRows(time)
         #: entry → (cursor it was computed from, its next run in ms): saves computing it again.
         self._next: dict[str, tuple[ScheduleEntry, int, int]] = {}
-        #: entry id → the last problem that was logged for it.
-        self._reported: dict[str, str] = {}
+        #: about entries that do not run.
+        self._complaints = Complaints()
         #: the forms of all schedules as of the last tick.
         self._forms: set[str] = set()
         #: the runs that an earlier release has noted were looked for.
@@ -74,7 +75,7 @@ class Periodic:
         except Exception as error:
             self._report(entry, f"{type(error).__name__}: {error}")
             return LONGEST
-        self._reported.pop(entry.id, None)
+        self._complaints.is_over(entry.id)
         return wait
 
     def _enqueue_due(self, entry: ScheduleEntry, round_: _Round) -> float:
@@ -132,9 +133,7 @@ class Periodic:
             del self._next[id]
 
     def _report(self, entry: ScheduleEntry, problem: str) -> None:
-        """Log a problem once, and again only when it changes: a tick happens every few seconds."""
-        if self._reported.get(entry.id) != problem:
-            self._reported[entry.id] = problem
+        if self._complaints.is_new(problem, entry.id):
             logger.error("Schedule %s does not run: %s", entry.id, problem)
 
 

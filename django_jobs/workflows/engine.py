@@ -19,7 +19,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from django.db import DatabaseError
+from django.db import Error as DatabaseFault
 
 from django_jobs import outbox
 from django_jobs.conf import get_settings
@@ -345,7 +345,7 @@ def _without_kept(workflow: str, missing: list[str]) -> list[str]:
         return missing
     try:
         kept = outbox.kept_of(workflow, missing, settings.database)
-    except DatabaseError:
+    except DatabaseFault:
         logger.exception("The outbox cannot be read: jobs of batch %s that are missing are looked up later", workflow)
         return []
     return [id for id in missing if id not in kept]

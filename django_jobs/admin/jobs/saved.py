@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.db import DatabaseError, router
+from django.db import Error as DatabaseFault
+from django.db import router
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
@@ -31,7 +32,7 @@ def saved_filters(console: Console, state: State, chosen: Filter) -> dict[str, A
     try:
         with savepoint(router.db_for_read(SavedFilter)):
             mine = [(row.pk, row.name, f"?{row.query}", row.query == query) for row in of(console, state)]
-    except DatabaseError:
+    except DatabaseFault:
         return {"saved": [], "may_save": False}
     return {"saved": mine, "may_save": bool(query), "name_length": NAME}
 
@@ -49,7 +50,7 @@ def post(console: Console, state: State, chosen: Filter) -> HttpResponse | None:
     try:
         with savepoint(router.db_for_write(SavedFilter)):
             level, said = save(console, state, chosen) if do == SAVE else forget(console, state)
-    except DatabaseError as error:
+    except DatabaseFault as error:
         level, said = messages.ERROR, _("Filters cannot be saved now: %(error)s") % {"error": error}
     return console.back(console.request.get_full_path(), level, said)
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, router
+from django.db import Error as DatabaseFault
+from django.db import router
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -100,7 +101,7 @@ def acts_on(info: JobInfo, job: Job) -> tuple[list[AuditEntry], list[str]]:
                 at__gte=since, kind__in=[ObjectKind.JOB, ObjectKind.BULK], details__icontains=info.id
             ).order_by("at", "pk")
             found = list(entries[: ACTS + 1])
-    except (DatabaseError, ImproperlyConfigured):
+    except (DatabaseFault, ImproperlyConfigured):
         return [], [_("The audit log cannot be read: what people did is missing.")]
     notes = [_("Actions on more than 200 jobs are shown for the first 200 only.")]
     if len(found) > ACTS:

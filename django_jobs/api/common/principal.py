@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.db import DatabaseError, router
+from django.db import Error as DatabaseFault
+from django.db import router
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja.utils import check_csrf
@@ -135,7 +136,7 @@ def note_use(token: ApiToken) -> None:
         try:
             with savepoint(using):
                 ApiToken.objects.using(using).filter(pk=token.pk).update(last_used_at=now)
-        except DatabaseError as error:
+        except DatabaseFault as error:
             logger.info("The use of the token %r cannot be noted: %s", token.name, error)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.core.signals import got_request_exception
-from django.db import DatabaseError, DataError, InterfaceError
+from django.db import DataError
+from django.db import Error as DatabaseFault
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import HttpError, ValidationError
 
@@ -159,7 +160,7 @@ def as_problem(request: HttpRequest, error: Exception) -> Problem:
         case DataError():
             logger.warning("%s %s: the database refused a value: %s", request.method, request.path, error)
             return Problem(Kind.INVALID, "The database does not take a value of the request.")
-        case DatabaseError() | InterfaceError() | exceptions.NotKnownYet():  # also if it is read-only, or has no table
+        case DatabaseFault() | exceptions.NotKnownYet():  # also if it is read-only, or has no table
             # The reason, and which database it is, belong in the log and are not for clients.
             logger.error("The API could not use the database: %s", error)
             return Problem(Kind.DATABASE_AWAY, "The database cannot be used.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, InterfaceError
+from django.db import Error as DatabaseFault
 
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import migrate_hint, sentence
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             answer = SUBCOMMANDS[options["subcommand"]].run(options)
         except (JobsError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
-        except (DatabaseError, InterfaceError) as error:
+        except DatabaseFault as error:
             said = f"The database cannot be used: {str(error).strip()}{migrate_hint(error)}"
             raise CommandError(sentence(said)) from error
         for act in answer.acts:

@@ -12,7 +12,7 @@ from time import monotonic, perf_counter, time
 from typing import Any, NamedTuple, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, InterfaceError
+from django.db import Error as DatabaseFault
 
 from django_jobs import browse, remote, schedules
 from django_jobs.browse.counts import LIVE_QUEUES
@@ -173,7 +173,7 @@ def measure(
             return read()
         except StoreUnavailable:
             raise
-        except (StoreError, DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+        except (StoreError, DatabaseFault, ImproperlyConfigured) as error:
             unchecked.append(Unchecked(what, f"{type(error).__name__}: {error}"))
             return None
 

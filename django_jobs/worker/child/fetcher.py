@@ -15,6 +15,7 @@ from django_jobs.events.announce import announce_expired
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreCorrupt, StoreError
 from django_jobs.remote import left_to_pull_workers
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.answers import LONGEST_WAIT
@@ -89,8 +90,8 @@ class Fetcher:
         self._passed_over: dict[str, float] = {}
         self._knows = ""
         self._looked, self._looked_round = 0.0, -inf
-        #: queue → the last error that was logged for it.
-        self._broken: dict[str, str] = {}
+        #: about queues that cannot be read.
+        self._broken = Complaints()
 
     @property
     def names(self) -> list[str]:
@@ -153,14 +154,12 @@ class Fetcher:
         except StoreCorrupt as error:
             self._set_aside(queue, error)
             return None
-        if self._broken:
-            self._broken.pop(queue, None)
+        self._broken.is_over(queue)
         return queue, claimed
 
     def _set_aside(self, queue: str, error: StoreCorrupt) -> None:
         """A queue cannot be read: pause it, continue with the others, and log the error once."""
-        if self._broken.get(queue) != str(error):
-            self._broken[queue] = str(error)
+        if self._broken.is_new(error, queue):
             logger.error("Cannot claim from queue %r; the other queues continue: %s", queue, error)
         self.picker.claimed(queue, got=0, left=1, next_due=None, now=monotonic())
 

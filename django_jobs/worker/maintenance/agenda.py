@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError
+from django.db import Error as DatabaseFault
 
 from django_jobs import browse, remote
 from django_jobs.conf import get_settings
@@ -16,6 +16,7 @@ from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.formatting import migrate_hint
 from django_jobs.models import audit
 from django_jobs.operations import bulk, releases, searching
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -100,15 +101,17 @@ def send_kept() -> Callable[[], int]:
     from django_jobs.operations.relay import relay
     from django_jobs.outbox.vacuum import Vacuum
 
-    vacuum = Vacuum()
+    vacuum, complaints = Vacuum(), Complaints()
 
     def work() -> int:
         try:
             done = relay()
             vacuum.tick(get_settings().database)
+            complaints.is_over()
             return done
-        except (DatabaseError, ImproperlyConfigured) as error:
-            logger.warning("The outbox cannot be read now; its entries wait: %s%s", error, migrate_hint(error))
+        except (DatabaseFault, ImproperlyConfigured) as error:
+            if complaints.is_new(error):
+                logger.warning("The outbox cannot be read now; its entries wait: %s%s", error, migrate_hint(error))
             return 0
 
     return work

@@ -10,11 +10,13 @@ from time import monotonic
 from typing import NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+from django.db import Error as DatabaseFault
+from django.db import close_old_connections, connections
 
 from django_jobs import archive
 from django_jobs.conf import get_settings
 from django_jobs.formatting import migrate_hint
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
@@ -52,6 +54,7 @@ class Archiver:
         self.name = os.urandom(9).hex()
         self.last = ""
         self.pruned_at: float | None = None
+        self._complaints = Complaints()
 
     def tick(self) -> int:
         """Move jobs of each queue for at most SLICE seconds, and delete one batch of old rows.  Returns the number of
@@ -67,10 +70,12 @@ class Archiver:
             mine = self.store.archive_turns(sorted(self.queues()), self.name, self.lease)
             carried = self._carry_some(mine)
             pruned = self._prune(float(settings.get("DAYS", 180)))
-        except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
-            logger.warning(
-                "Finished jobs cannot be archived now; they wait in the store: %s%s", error, migrate_hint(error)
-            )
+            self._complaints.is_over()
+        except (DatabaseFault, ImproperlyConfigured) as error:
+            if self._complaints.is_new(error):
+                logger.warning(
+                    "Finished jobs cannot be archived now; they wait in the store: %s%s", error, migrate_hint(error)
+                )
             return 0
         finally:
             _tidy()

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.exceptions import StoreError
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -70,6 +71,8 @@ class Heartbeat:
         self._silent: dict[str, float] = {}
         #: queue → when its last successful renewal was sent (monotonic).
         self._renewed: dict[str, float] = {}
+        #: about queues whose leases cannot be renewed.
+        self._refused = Complaints()
         #: seconds that each call took, in the last two rounds: one of them may have been late for other reasons.
         self._each_call: deque[float] = deque([inf], maxlen=2)
         self._steps: Iterator[None] | None = None
@@ -175,9 +178,11 @@ class Heartbeat:
         for queue, answer in answers.items():
             if isinstance(answer, StoreError):
                 # One broken queue must not prevent renewals in the others.
-                logger.error("Leases in queue %r cannot be renewed: %s", queue, answer)
+                if self._refused.is_new(answer, queue):
+                    logger.error("Leases in queue %r cannot be renewed: %s", queue, answer)
                 unasked.append(queue)
                 continue
+            self._refused.is_over(queue)
             for worker, renewal in answer.items():
                 for job_id in renewal.asked:
                     self.asked_to_stop(worker, queue, job_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from django_jobs import chain, job
+from django_jobs import Batch, Workflow, chain, job
 from django_jobs.core.values import Ended, State
 from django_jobs.exceptions import StoreFull
 from django_jobs.execution.executor import Executor
@@ -98,8 +98,9 @@ def test_a_bulk_operation_can_be_noted_and_its_progress(full_store: Store) -> No
 
 
 @job(name="tests.full.nothing")
-def nothing() -> None:
+def nothing(given: object = None) -> object:
     """A step."""
+    return given
 
 
 def test_old_workflows_are_deleted_and_others_go_on_when_there_is_room() -> None:
@@ -124,5 +125,51 @@ def test_old_workflows_are_deleted_and_others_go_on_when_there_is_room() -> None
         workflows(store, [Q])
         settler.settle_now([executor.attempt(each, store) for each in claim(store, 1)])
         assert new.state == "succeeded"
+        store.close()
+    use_store(None)
+
+
+def test_workflows_are_cancelled_and_batches_closed() -> None:
+    with running_redis() as url, redis.Redis.from_url(url) as client:
+        store = Store.from_setting(url, options=StoreOptions())
+        use_store(store)
+        flow = chain(nothing.s(), nothing.s(), nothing.s()).enqueue(on_commit=False)
+        batch = Batch("full", on_complete=nothing.s())
+        with batch:
+            nothing.using(on_commit=False).enqueue()
+            client.config_set("maxmemory", "100kb")
+        flow.cancel()
+        assert flow.state == "cancelled"
+        assert {step.state for step in flow.steps} == {"cancelled"}
+        client.config_set("maxmemory", "0")
+        executor, settler = Executor(close_connections=False), Settler(store)
+        settler.settle_now([executor.attempt(each, store) for each in claim(store, 1)])
+        workflows(store, [Q])
+        assert batch.handle.state == "succeeded", "it was closed"
+        store.close()
+    use_store(None)
+
+
+def test_a_result_that_a_later_step_needs_is_kept() -> None:
+    """A number that cannot be counted down for lack of memory is no damaged one."""
+    with running_redis() as url, redis.Redis.from_url(url) as client:
+        store = Store.from_setting(url, options=StoreOptions())
+        use_store(store)
+        executor, settler = Executor(close_connections=False), Settler(store)
+        flow = Workflow()
+        source = flow.add(nothing.s("of the source"), name="source")
+        second = flow.add(nothing.s(source.result))
+        flow.add(nothing.s(source.result), after=[second])
+        handle = flow.enqueue(on_commit=False)
+        settler.settle_now([executor.attempt(each, store) for each in claim(store, 1)])
+        attempted = [executor.attempt(each, store) for each in claim(store, 1)]
+        client.config_set("maxmemory", "100kb")
+        settler.settle_now(attempted)
+        with pytest.raises(StoreFull):
+            workflows(store, [Q])
+        client.config_set("maxmemory", "0")
+        workflows(store, [Q])
+        settler.settle_now([executor.attempt(each, store) for each in claim(store, 1)])
+        assert handle.wait(5) == "of the source"
         store.close()
     use_store(None)

@@ -177,6 +177,20 @@ def test_each_child_is_told_what_the_store_has_for_it_and_what_was_not_asked(mak
     assert beat.held == [("child-1", {"a2": {7: 1}}, ["a1"]), ("child-2", {}, ["a1"])]
 
 
+def test_a_queue_whose_leases_cannot_be_renewed_is_told_once_each_time(
+    make_beat: Callable[..., Beat], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With many queues and a user that lost a permission, a line for each queue in each round would bury all others."""
+    beat = make_beat("a1", "a2")
+    for times in (1, 2):
+        beat.fleet.broken = {"a1"}
+        for _ in range(3):
+            beat.calls()
+        assert caplog.text.count("Leases in queue 'a1' cannot be renewed") == times
+        beat.fleet.broken = set()
+        beat.calls()
+
+
 def test_rounds_that_endanger_leases_are_told_once(
     make_beat: Callable[..., Beat], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,9 +69,16 @@ def test_a_sound_store_has_no_orphans(live: Store, make_job: MakeJob) -> None:
     assert (code, errors(found)) == (0, [])
 
 
-def test_a_queue_without_samples_has_nothing_that_cannot_be_read(live: Store, make_job: MakeJob) -> None:
+def test_what_is_not_there_yet_is_not_called_unreadable(live: Store, make_job: MakeJob) -> None:
+    def unreadable() -> list[str]:
+        return [says for _, subject, says in doctor()[1] if subject == "unreadable"]
+
+    assert unreadable() == [], "an empty store"
     live.enqueue("default", [make_job("a")])
-    assert [says for _, subject, says in doctor()[1] if subject == "unreadable"] == []
+    assert unreadable() == [], "a queue of which no sample was taken"
+    live.sample(["default"])
+    live.transport.command("HSET", live.keys.of("default")["samples"], "all:300000", "{")
+    assert len(unreadable()) == 1
 
 
 def test_an_orphan_is_named_and_left_alone(live: Store, make_job: MakeJob) -> None:

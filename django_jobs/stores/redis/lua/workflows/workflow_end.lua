@@ -200,6 +200,7 @@ local function let_go(steps)
     if not known.wanting then
         return
     end
+    call('HDEL', flow, '') -- first write: needs no memory, or HINCRBY would be refused, as if the number were damaged
     for step, wants in pairs(read('w:', steps)) do
         if wants then
             put('w:' .. step, false)
@@ -262,7 +263,11 @@ local function write()
         end
     end
     for first = 1, n, 2000 do
-        call('HSET', flow, unpack(writes, first, math.min(first + 1999, n)))
+        local last = math.min(first + 1999, n)
+        if type(redis.pcall('HSET', flow, unpack(writes, first, last))) == 'table' then -- an error: the memory is full
+            redis.pcall('HDEL', flow, '') -- first write: needs no memory; a user that may only add has no HDEL
+            call('HSET', flow, unpack(writes, first, last))
+        end
     end
     for first = 1, m, 2000 do
         call('HDEL', flow, unpack(dropped, first, math.min(first + 1999, m)))

