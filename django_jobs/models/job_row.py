@@ -18,7 +18,7 @@ from django_jobs.enqueueing.decorator import job
 from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, JobHandle, find
 from django_jobs.enqueueing.methods import Calls
 from django_jobs.enqueueing.request import new_id, now_ms
-from django_jobs.outbox import Entry
+from django_jobs.outbox.entries import Entry, dropping
 from django_jobs.serialization.record import decode
 from django_jobs.workflows.end_calls import told
 
@@ -31,7 +31,7 @@ class JobRow(models.Model):
 
     `row.enqueue(job, …)` enqueues a job for the row.  `state` is "queued" until the job has ended; then `state`,
     `error`, `started_at` and `ended_at` are as `on_end` tells them.  If the job was not added, because an equal unique
-    job waits or it was cancelled before the commit, `state` is "duplicate" or "cancelled"."""
+    job waits or it was cancelled before the commit or in the outbox, `state` is "duplicate" or "cancelled"."""
 
     job_id = models.CharField(_("job"), max_length=128, default="", blank=True, db_index=True, editable=False)
     state = models.CharField(_("state"), max_length=16, default="", blank=True, editable=False)
@@ -46,6 +46,8 @@ class JobRow(models.Model):
         super().__init_subclass__(**kwargs)
         # Only a project that has such a model has this job.
         job(name=NOTE_END, max_attempts=25)(note_end)
+        if note_not_added not in dropping:
+            dropping.append(note_not_added)
 
     def enqueue(self, task: Calls[Any, Any], /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """Save the row, and enqueue the job for it, when the transaction commits.  `task` may be `job.using(…)`.
@@ -99,14 +101,14 @@ def note_end(end: dict[str, Any]) -> None:
         )
 
 
-def note_duplicates(entries: Sequence[Entry]) -> None:
-    """Write into their rows that these jobs, which a worker has found in the outbox, were not added.  Raises
-    DatabaseError; a transaction that is open goes on."""
+def note_not_added(entries: Sequence[Entry], state: str) -> None:
+    """Write into their rows that these jobs left the outbox unsent: a worker found an equal job, or somebody deleted or
+    cancelled them.  Raises DatabaseError; a transaction that is open goes on."""
     for entry in entries:
         assert entry.new is not None
         for model, database in _places(decode(entry.key, entry.queue, entry.new.record).meta or {}):
             with transaction.atomic(using=database):
-                _note_not_added(model, database, entry.key, DUPLICATE)
+                _note_not_added(model, database, entry.key, str(state))
 
 
 def _note_not_added(model: type[JobRow], database: str, id: str, state: str) -> None:

@@ -8,7 +8,7 @@ no entry that is older is sent, unless somebody decides it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any
@@ -27,7 +27,7 @@ from django_jobs.enqueueing.request import EncodedJob, NewJobRequest, now_ms, se
 from django_jobs.enqueueing.sending import settings_of
 from django_jobs.exceptions import DuplicateJob, JobsError, QueueFull, StoreFull, StoreUnavailable
 from django_jobs.outbox import Entry, EntryKind, UnreadableRow, age, is_waited_for, rows, unpack
-from django_jobs.outbox.entries import ROWS
+from django_jobs.outbox.entries import ROWS, drop, tell_dropped
 from django_jobs.outbox.entries import delete as delete_rows
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
@@ -51,16 +51,15 @@ SLICE = 5.0
 _unfinished: _Pass | None = None
 
 
-def relay(duplicates: Callable[[Sequence[Entry]], None] | None = None) -> int:
+def relay() -> int:
     """Send entries of the outbox for at most SLICE seconds, the oldest first.  Returns how many are done; call it again
     soon while that is not 0.
 
-    `duplicates` is called with entries of jobs that are not added, because an equal job waits, before it removes them.
     Raises StoreError if nothing is done because the store, or a node of a Cluster, is away, and DatabaseError."""
     global _unfinished
     settings = get_settings()
     work = _unfinished if _unfinished is not None and _unfinished.settings is settings else _Pass(settings)
-    _unfinished, work.done, work.until, work.duplicates = None, 0, monotonic() + SLICE, duplicates
+    _unfinished, work.done, work.until = None, 0, monotonic() + SLICE
     while work.page() and monotonic() < work.until:
         pass
     _unfinished = None if work.is_over else work
@@ -75,7 +74,6 @@ class _Pass:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.until, self.done, self.is_over = settings, 0.0, 0, False
-        self.duplicates: Callable[[Sequence[Entry]], None] | None = None
         #: the row that was read last.
         self._after = 0
         #: the queues of the settings and of the entries; those that have no room, or are damaged, and the error: their
@@ -191,9 +189,9 @@ class _Pass:
                     batcher.send_rest()
         self.away |= {needed_by(some): error for some, error in refused if isinstance(error, StoreFull)}
         equal = [entry for (_, entry), (_, each) in zip(jobs, sent, strict=True) if each.handle.state == DUPLICATE]
-        if equal and self.duplicates is not None:
+        if equal:
             try:
-                self.duplicates(equal)
+                tell_dropped(equal, DUPLICATE)
             except DatabaseError as error:  # of another database: these are sent again, and change nothing then
                 logger.warning("Entries of the outbox that are duplicates wait for a database: %s", error)
                 sent = [(row, each) for row, each in sent if each.handle.state != DUPLICATE]
@@ -290,4 +288,5 @@ def send_again(ids: Iterable[int]) -> int:
 
 def delete(ids: Iterable[int]) -> int:
     """Delete these entries: what they hold is never sent.  Returns how many there were."""
-    return delete_rows(list(ids), get_settings().database)
+    alias = get_settings().database
+    return drop(rows(alias).filter(pk__in=list(ids)), alias)

@@ -7,15 +7,17 @@ A part of the line that this version does not know is ignored; a line of another
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from time import time
 from typing import Any, NamedTuple
 
 from django.apps import apps
-from django.db import connections
+from django.db import connections, transaction
+from django.db.models.functions import Length
 
-from django_jobs.core.values import NewJob
+from django_jobs.core.values import NewJob, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.checked import check_fields, count_of, loads
 from django_jobs.serialization.record import decode
@@ -77,6 +79,10 @@ class Entry(NamedTuple):
     token: str = ""
 
 
+#: Told of jobs that are never sent: their entries, and the state of a handle that says why.
+dropping: list[Callable[[Sequence[Entry], str], None]] = []
+
+
 def rows(alias: str) -> Any:
     """Return the rows in this database.  The model is looked up, because the first jobs are defined before models may
     be imported."""
@@ -102,6 +108,33 @@ def remove_found(found: Any, alias: str) -> int:
     if connections[alias].vendor != "mysql":
         return found._raw_delete(alias) or 0
     return sum(delete(some, alias) for some in chunks(list(found.values_list("pk", flat=True)), ROWS))
+
+
+def drop(found: Any, alias: str) -> int:
+    """Remove the rows of this queryset: what they hold is never sent.  Returns how many there were."""
+    if not dropping:
+        return remove_found(found, alias)
+    dropped = 0
+    with transaction.atomic(using=alias):
+        for some in in_batches(found.annotate(size=Length("data")).defer("data"), lambda row: row.size, ROWS):
+            ids = [row.pk for row in some]
+            entries = list(_jobs_in(rows(alias).filter(pk__in=ids, kind=EntryKind.JOB)))
+            if gone := delete(ids, alias):
+                tell_dropped(entries, State.CANCELLED)
+            dropped += gone
+    return dropped
+
+
+def _jobs_in(found: Any) -> Iterator[Entry]:
+    for row in found:
+        with suppress(UnreadableRow):
+            yield unpack(row)
+
+
+def tell_dropped(entries: Sequence[Entry], state: str) -> None:
+    """Say that these jobs are never sent.  Raises DatabaseError."""
+    for tell in dropping:
+        tell(entries, state)
 
 
 def delete(ids: Collection[int], alias: str) -> int:

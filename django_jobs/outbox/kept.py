@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_jobs.outbox.entries import remove_found, rows
+from django_jobs.outbox.entries import drop, rows
 
 
 class Kept:
@@ -24,7 +24,7 @@ class Kept:
 
     def leave(self, gone: Callable[[], None]) -> bool:
         """Delete the row, and call `gone` when that is committed.  Returns False if there is none."""
-        if not remove_found(self._rows(), self._alias):
+        if not drop(self._rows(), self._alias):
             return False
 
         def left() -> None:
@@ -40,12 +40,21 @@ class Kept:
 
         `at_commit`: the callbacks of the transaction run, so only the row itself can tell."""
         if self.is_leaving:
-            is_back = self._exists() or not (at_commit or connections[self._alias].in_atomic_block)
+            is_back = self.exists() or not (at_commit or connections[self._alias].in_atomic_block)
             self.is_leaving = not is_back
             return is_back
         return False
 
-    def _exists(self) -> bool:
+    def is_left_to_workers(self) -> bool:
+        """Return whether its transaction is committed, so that a worker sends it.  Raises DatabaseError.
+
+        Inside a transaction the answer is no: it may be the one that wrote the row."""
+        if connections[self._alias].in_atomic_block:
+            return False
+        self.is_committed = self.is_committed or self.exists()
+        return self.is_committed
+
+    def exists(self) -> bool:
         """Return whether the row is there, as this connection sees it.  Raises DatabaseError."""
         return bool(self._rows().exists())
 

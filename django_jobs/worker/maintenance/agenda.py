@@ -97,7 +97,6 @@ def send_kept() -> Callable[[], int]:
     """Return what sends the entries that were left in the outbox.  It returns how many are done, and raises StoreError.
 
     A database that cannot be reached delays only the outbox."""
-    from django_jobs.models.job_row import note_duplicates
     from django_jobs.operations.relay import relay
     from django_jobs.outbox.vacuum import Vacuum
 
@@ -105,7 +104,7 @@ def send_kept() -> Callable[[], int]:
 
     def work() -> int:
         try:
-            done = relay(note_duplicates)
+            done = relay()
             vacuum.tick(get_settings().database)
             return done
         except (DatabaseError, ImproperlyConfigured) as error:

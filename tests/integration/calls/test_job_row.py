@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,13 +13,13 @@ from django.apps import apps
 from django.db import connection, transaction
 from django.test import override_settings
 
-from django_jobs import InvalidArguments, StoreUnavailable, UnknownJob, job
+from django_jobs import InvalidArguments, StoreUnavailable, UnknownJob, get_job, job
 from django_jobs.conf import raw_setting
 from django_jobs.core import registry
 from django_jobs.enqueueing import commits
 from django_jobs.models import JobRow
 from django_jobs.models.job_row import NOTE_END, note_end
-from django_jobs.operations import relay
+from django_jobs.operations import kept, relay
 from django_jobs.stores.redis import Store
 from django_jobs.testing import Jobs
 from django_jobs.worker.maintenance.agenda import send_kept
@@ -137,6 +138,35 @@ def test_a_row_whose_job_a_worker_has_found_to_be_a_duplicate_says_so(
         jobs.run_all()
     states = [(each.state, each.ended_at is None) for each in report.objects.order_by("pk")]
     assert states == [("succeeded", False), ("duplicate", True), ("duplicate", True), ("succeeded", False)]
+
+
+@pytest.mark.parametrize("how", ["deleted", "cancelled", "cancelled by its handle", "rolled back"])
+def test_a_row_whose_job_is_taken_out_of_the_outbox_says_so(
+    how: str, jobs: Jobs, report: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, other = report(), report()
+    with override_settings(DJANGO_JOBS={**raw_setting(), "OUTBOX": True}):
+        with monkeypatch.context() as away, transaction.atomic():
+            away.setattr(Store, "reserve", away_from_here)
+            away.setattr(commits, "_away_until", {})
+            handle = row.enqueue(export, 7)
+            other.enqueue(export, 8)
+        with suppress(ZeroDivisionError), transaction.atomic():
+            if how == "deleted":
+                kept.delete([entry.pk for entry in kept.rows() if entry.key == handle.id])
+            elif how == "cancelled":
+                get_job(handle.id).cancel()
+            else:
+                handle.cancel()
+            if how == "rolled back":
+                raise ZeroDivisionError
+        state = "queued" if how == "rolled back" else "cancelled"
+        assert [each.state for each in report.objects.order_by("pk")] == [state, "queued"]
+        monkeypatch.setattr(relay, "SPARE", 0.0)
+        send_kept()()
+        jobs.run_all()
+    states = [each.state for each in report.objects.order_by("pk")]
+    assert states == ["succeeded" if how == "rolled back" else "cancelled", "succeeded"]
 
 
 def away_from_here(*_: Any, **__: Any) -> Any:
