@@ -255,7 +255,8 @@ def retry(console: Console, info: WorkflowInfo, *, again: bool) -> HttpResponse:
     """Retry its dead steps, with those that are delivered at most once only if `again`."""
     moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id) if again else 0)
     held, taken = operations.staying_steps(info.id)
-    log(console, info, "retry", moved=moved, held=len(held), taken=len(taken))
+    if moved:
+        log(console, info, "retry", moved=moved, held=len(held), taken=len(taken))
     said = labels.report("revive", moved, held=len(held), taken=len(taken), holders=taken)
     return console.back(console.url("workflow", info.id), messages.SUCCESS if moved else messages.WARNING, said)
 
