@@ -6,6 +6,7 @@ StoreUnavailable if the store cannot be reached.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django_jobs import archive, browse
@@ -15,7 +16,7 @@ from django_jobs.browse.query.parsing import NO_STATE, state_of
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
-from django_jobs.exceptions import InvalidQuery, JobNotFound
+from django_jobs.exceptions import InvalidQuery, JobNotFound, PayloadError
 from django_jobs.operations import bulk, diagnosis
 from django_jobs.operations.actions import verb_of
 from django_jobs.operations.diagnosis import Finding, Report, Why
@@ -55,11 +56,13 @@ def job(id: str, queue: str = "") -> JobInfo:
 
 def find(id: str, queue: str = "", *, archived: bool = True) -> tuple[JobInfo, bool]:
     """Return the same, and whether it comes from the archive.  Raises JobNotFound."""
-    info = browse.find(id, [queue] if queue else browse.queue_names())
-    if info is not None:
-        return info, False
-    if archived and get_settings().archive is not None:
-        info = archive.find(id, queue or None)
+    info = None
+    with suppress(PayloadError):  # an id with half of a surrogate pair: no job has it
+        info = browse.find(id, [queue] if queue else browse.queue_names())
+        if info is not None:
+            return info, False
+        if archived and get_settings().archive is not None:
+            info = archive.find(id, queue or None)
     if info is None:
         raise JobNotFound(f"There is no job {id!r}. It may have left the history.")
     return info, True

@@ -1,7 +1,9 @@
-"""What one call may say of its job, and how it is checked; each option of `using` that `@job` does not have."""
+"""What one call, or enqueue middleware, may say of its job, and how it is checked; each option of `using` that `@job`
+does not have."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -9,9 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from django_jobs.conf import host_settings
-from django_jobs.core.options.checks import or_none
-from django_jobs.core.options.declared import Option
+from django_jobs.core.options.checks import UNIQUE_MODES, or_none, seconds, whole
+from django_jobs.core.options.declared import CHANGEABLE, OPTIONS, Option, check_options
+from django_jobs.enqueueing.request import NewJobRequest
 from django_jobs.exceptions import InvalidArguments
+from django_jobs.serialization.checked import LATEST, loads
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _LONGEST_DELAY = 100 * 366 * 86_400
@@ -77,9 +81,15 @@ def _outbox(value: Any) -> bool:
 
 
 def _meta(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    raise InvalidArguments(f"meta={value!r}: use a dict of JSON values.")
+    try:
+        if (
+            isinstance(value, dict)
+            and loads(json.dumps(value, ensure_ascii=False, allow_nan=False).encode()) is not None
+        ):
+            return value
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise InvalidArguments(f"meta={value!r:.200}: use a dict of JSON values.")
 
 
 # fmt: off
@@ -110,3 +120,43 @@ CALL_OPTIONS: Mapping[str, Option[Any]] = {
     ),
 }
 # fmt: on
+
+
+def _arguments(value: Any) -> Any:
+    if isinstance(value, list | tuple) or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        return value
+    raise ValueError("use a list of arguments, or a dict of arguments by name.")
+
+
+def _unique(value: Any) -> Any:
+    return value if value is None or value in UNIQUE_MODES else seconds(value)
+
+
+_time = or_none(whole(0, LATEST))
+#: Fields of a request that enqueue middleware may set, and their checks.  `encode` checks the others.
+_SET_BY_MIDDLEWARE: Mapping[str, Any] = {
+    "args": _arguments,
+    "kwargs": _arguments,
+    "run_at": whole(0, LATEST),
+    **dict.fromkeys(("run_in", "expires_at", "expires_in"), _time),
+    "id": CALL_OPTIONS["job_id"].check,
+    "max_attempts": or_none(OPTIONS["max_attempts"].check),
+    "unique": _unique,
+    **{name: OPTIONS[name].check for name in ("queue", "priority", "unique_on", "on_conflict")},
+    **{name: CALL_OPTIONS[name].check for name in ("on_commit", "outbox", "block_timeout")},
+    "meta": or_none(_meta),
+}
+
+
+def check_request(request: NewJobRequest) -> None:
+    """Check what enqueue middleware may have set: a job with such a value would be refused by the store, or be dead as
+    unreadable.  Raises InvalidArguments with the value and the remedy."""
+    for name, check in _SET_BY_MIDDLEWARE.items():
+        value = getattr(request, name)
+        try:
+            setattr(request, name, check(value))
+        except InvalidArguments:
+            raise
+        except (ValueError, TypeError) as error:
+            raise InvalidArguments(f"{request.name}: {name}={value!r:.200}: {error}") from error
+    check_options(request.changed or {}, request.name, CHANGEABLE)

@@ -192,8 +192,9 @@ class JobHandle(Generic[V]):
 
         Raises JobFailed if it ended as dead, cancelled or expired, TimeoutError after `timeout` seconds (None = never),
         JobNotFound if it has left the store (a succeeded job stays for at least a minute, whatever it returned).
-        Raises JobFailed at once if the job was not stored, or not yet; JobsError if it is called inside a job, where it
-        would keep a thread from the work that it waits for.
+        Raises JobFailed at once if the job was not stored, or waits for its commit; JobsError if it is called inside a
+        job, where it would keep a thread from the work that it waits for.  A job whose row is in the outbox after the
+        commit is waited for, until a worker has sent it and it has ended.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.0
@@ -221,7 +222,10 @@ class JobHandle(Generic[V]):
         """Do the same as `_look`, with a JobInfo that was delivered.  Returns None if the job has succeeded; else the
         seconds until it is to be read again: more than after the last time (`paused`) if it is still on its way."""
         before = self.queue
-        self._see(info)
+        if info is None:
+            self.refresh()
+        else:
+            self._see(info)
         if self._has_succeeded():
             return None
         is_underway = info is None and self.queue == before
@@ -231,15 +235,19 @@ class JobHandle(Generic[V]):
         return TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
 
     def _look(self) -> bool:
-        """Return whether it has succeeded.  Raises JobFailed if it has ended otherwise, or was not stored."""
+        """Return whether it has succeeded.  Raises JobFailed if it has ended otherwise, or was not stored, and
+        JobNotFound."""
         self.refresh()
         if self.state in (DUPLICATE, FULL):
             raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
-        if self.state == DEFERRED:
+        if self.state == DEFERRED and (self.kept is None or not self.kept.is_left_to_workers()):
             raise JobFailed(
                 f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and not at all "
                 "after a rollback. Wait for it after the atomic() block."
             )
+        if self.state == DEFERRED and self.kept is not None and not self.kept.exists():
+            self.state = State.QUEUED  # it was sent after the look into the store, or its row was deleted
+            self._see(None)
         return self._has_succeeded()
 
     def _has_succeeded(self) -> bool:
@@ -299,8 +307,10 @@ class JobHandle(Generic[V]):
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.0
-        # A read needs a thread until the store answers; no thread is held after that.
-        begin = sync_to_async(self._begin, thread_sensitive=False)
+        # A read needs a thread until the store answers; no thread is held after that.  The outbox is read as everything
+        # else in the database: on Django's thread for sync code.
+        on_djangos = self.kept is not None
+        begin = sync_to_async(self._begin, thread_sensitive=on_djangos)
         while (end := await begin(deadline, timeout)) is not None:
             try:
                 told, _ = await asyncio.wait([asyncio.wrap_future(end)], timeout=_left(self, deadline, timeout))
@@ -308,7 +318,7 @@ class JobHandle(Generic[V]):
                     raise self._too_late(timeout)
                 info = told.pop().result()
                 # If the job has left, `_hear` asks the store again, which must not happen on the event loop.
-                hear = sync_to_async(self._hear, thread_sensitive=False) if info is None else self._hear
+                hear = sync_to_async(self._hear, thread_sensitive=on_djangos) if info is None else self._hear
                 given = hear(info, pause)
                 if (heard := await given if isawaitable(given) else given) is None:
                     break

@@ -1,6 +1,8 @@
 """The only way in: every call that enqueues ends in one of the functions `submit…`.
 
 bound → enqueue middleware → encoded → now, or when the transaction commits → store → signal → handle
+
+Long because all ways in share these steps, and one reads them together.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from django_jobs.core.values import Added
 from django_jobs.enqueueing import captures, membership
 from django_jobs.enqueueing import request as new_job
 from django_jobs.enqueueing.batching import Away, Batcher, Refused, ids_of
-from django_jobs.enqueueing.call_options import check_id, moment
+from django_jobs.enqueueing.call_options import check_id, check_request, moment
 from django_jobs.enqueueing.commits import wait_for_commit
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.request import NO_KEY, EncodedJob, NewJobRequest, encode, request_for, state_of
@@ -277,8 +279,14 @@ def _middleware(paths: tuple[str, ...]) -> tuple[Callable[[GetHandle], GetHandle
 
 
 def through_middleware(paths: tuple[str, ...], innermost: GetHandle) -> GetHandle:
-    """Wrap `innermost` in the middleware, the first outermost; each must return a handle."""
-    chain = innermost
+    """Wrap `innermost` in the middleware, the first outermost; each must return a handle.  What they have set is
+    checked as what a caller says."""
+
+    def checked(request: NewJobRequest) -> JobHandle:
+        check_request(request)
+        return innermost(request)
+
+    chain = checked if paths else innermost
     for path, middleware in zip(reversed(paths), reversed(_middleware(paths)), strict=True):
         try:
             layer = middleware(chain)

@@ -28,13 +28,13 @@ _LEASE_MS = 86_400_000
 
 
 class EagerRun:
-    """A temporary store for one job, one workflow, or one batch, and what runs in it.
+    """A temporary store for one job, one unique key, one workflow, or one batch, and what runs in it.
 
     Only one attempt of each job is made: a failed job stays in retry (or dead), one that asks to run again waits for
     that, and so does what comes after it."""
 
-    def __init__(self) -> None:
-        self.store: Store = make_store(replace(get_settings(), store="memory"))
+    def __init__(self, store: Store | None = None) -> None:
+        self.store: Store = store or make_store(replace(get_settings(), store="memory"))
         self._ids, self._attempted = set[str](), set[str]()
 
     def note(self, id: str) -> None:
@@ -61,13 +61,12 @@ class EagerRun:
             for claim in again:
                 self.store.release(claim.queue, [claim])
 
-    def close(self) -> None:
-        """Delete the store.  What became of its jobs is still known."""
+    def end(self) -> None:
+        """Keep what became of its jobs: it is known without the store."""
         queues = self.store.queues()
         for id in self._ids:
             if (info := self.store.find(queues, id)) is not None:
                 ran_here().end(info)
-        self.store.close()
 
     def _next(self) -> Claim | None:
         late: list[tuple[str, int]] = []
@@ -132,13 +131,17 @@ def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[St
 def run(each: EncodedJob, add: Callable[[Store], bool]) -> None:
     """Run one job now.  `add` puts it into a store, and says whether it did.  Its handle then shows how it stands.
 
-    A job with the caller's id that has run here is the first one, and does not run again."""
+    A job with the caller's id that has run here is the first one, and does not run again.  A job with a unique key runs
+    in the store of the last one with this key, if that runs or holds the key still."""
     batch, handle = each.request.batch, each.handle
     if each.request.id is not None and (first := ran_here().find(handle.id)) is not None:
         handle.added = Added.EXISTS
         handle.show(first)
         return
-    here = EagerRun() if batch is None else run_of_batch(batch.id)
+    key = f"{handle.queue}\n{each.new.controls.unique}" if batch is None and each.new.controls.unique else ""
+    here = run_of_batch(batch.id) if batch is not None else EagerRun(ran_here().store_of(key))
+    if key:
+        ran_here().begin(key, here.store)
     try:
         if not add(here.store):
             return
@@ -150,7 +153,11 @@ def run(each: EncodedJob, add: Callable[[Store], bool]) -> None:
                 handle.show(info, final=batch is None)
     finally:
         if batch is None:
-            here.close()
+            here.end()
+        if key and here.store.key_holders(handle.queue, {"": each.new.record}):
+            ran_here().keep(key, here.store)
+        elif batch is None and not key:  # a store with a key may be in use by another thread, or around this call
+            here.store.close()
 
 
 def _raise_if_wanted(attempted: Attempted) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.db import connections, transaction
+from django.db.models.functions import Length
 
 from django_jobs.core.values import NewJob, State
 from django_jobs.exceptions import CorruptRecord
@@ -111,24 +112,6 @@ def remove(tokens: Collection[str], alias: str) -> int:
     return sum(remove_found(rows(alias).filter(token__in=some), alias) for some in chunks(list(tokens), ROWS))
 
 
-def drop(found: Any, alias: str) -> int:
-    """Delete the rows of this queryset: somebody has decided that what they hold is never sent.  Returns how many there
-    were.  Raises DatabaseError."""
-    with transaction.atomic(using=alias):
-        if never_added:
-            of_jobs = found.filter(kind=EntryKind.JOB)
-            for some in chunks(list(of_jobs.values_list("pk", flat=True)), ROWS):
-                tell_never_added(_jobs_in(rows(alias).filter(pk__in=some)))
-        return remove_found(found, alias)
-
-
-def _jobs_in(found: Iterable[Any]) -> Iterator[NeverAdded]:
-    for row in found:
-        with suppress(UnreadableRow):
-            if (new := unpack(row).new) is not None:
-                yield NeverAdded(row.queue, new, State.CANCELLED)
-
-
 def tell_never_added(jobs: Iterable[NeverAdded]) -> None:
     """Call all of `never_added`.  Raises DatabaseError."""
     if never_added and (told := list(jobs)):
@@ -141,6 +124,29 @@ def remove_found(found: Any, alias: str) -> int:
     if connections[alias].vendor != "mysql":
         return found._raw_delete(alias) or 0
     return sum(delete(some, alias) for some in chunks(list(found.values_list("pk", flat=True)), ROWS))
+
+
+def drop(found: Any, alias: str) -> int:
+    """Remove the rows of this queryset: somebody has decided that what they hold is never sent.  Returns how many there
+    were.  Raises DatabaseError."""
+    if not never_added:
+        return remove_found(found, alias)
+    dropped = 0
+    with transaction.atomic(using=alias):
+        for some in in_batches(found.annotate(size=Length("data")).defer("data"), lambda row: row.size, ROWS):
+            ids = [row.pk for row in some]
+            jobs = list(_jobs_in(rows(alias).filter(pk__in=ids, kind=EntryKind.JOB)))
+            if gone := delete(ids, alias):
+                tell_never_added(jobs)
+            dropped += gone
+    return dropped
+
+
+def _jobs_in(found: Iterable[Any]) -> Iterator[NeverAdded]:
+    for row in found:
+        with suppress(UnreadableRow):
+            if (new := unpack(row).new) is not None:
+                yield NeverAdded(row.queue, new, State.CANCELLED)
 
 
 def delete(ids: Collection[int], alias: str) -> int:

@@ -40,12 +40,21 @@ class Kept:
 
         `at_commit`: the callbacks of the transaction run, so only the row itself can tell."""
         if self.is_leaving:
-            is_back = self._exists() or not (at_commit or connections[self._alias].in_atomic_block)
+            is_back = self.exists() or not (at_commit or connections[self._alias].in_atomic_block)
             self.is_leaving = not is_back
             return is_back
         return False
 
-    def _exists(self) -> bool:
+    def is_left_to_workers(self) -> bool:
+        """Return whether its transaction is committed, so that a worker sends it.  Raises DatabaseError.
+
+        Inside a transaction the answer is no: it may be the one that wrote the row."""
+        if connections[self._alias].in_atomic_block:
+            return False
+        self.is_committed = self.is_committed or self.exists()
+        return self.is_committed
+
+    def exists(self) -> bool:
         """Return whether the row is there, as this connection sees it.  Raises DatabaseError."""
         return bool(self._rows().exists())
 

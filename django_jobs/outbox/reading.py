@@ -10,7 +10,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db.models import Count, Min, Q
 
 from django_jobs.conf import get_settings
-from django_jobs.exceptions import StoreUnavailable
+from django_jobs.exceptions import PayloadError, StoreUnavailable
 from django_jobs.outbox.entries import rows, time_in
 
 Found = TypeVar("Found")
@@ -45,6 +45,8 @@ def accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | None
     """Return what the store has or, if it has nothing or is away, what the outbox has: it is accepted, too."""
     try:
         found = stored()
+    except PayloadError:
+        return None  # an id with half of a surrogate pair: nothing has it
     except StoreUnavailable:
         if (found := kept()) is None:
             raise

@@ -128,13 +128,15 @@ def _enqueue(queue: str, ends: list[tuple[str, JobInfo]], look: _Look) -> list[s
             waiting.add(key)
             _warn(job, name, error)
     for key, request, answer in zip(keys, requests, _submit(requests, look), strict=True):
-        if isinstance(answer, QueueFull | StoreError | DatabaseFault | OSError):
-            waiting.add(key)
-            look.failed += [answer] if isinstance(answer, StoreError) else []
-            if isinstance(answer, DatabaseFault | OSError):
-                logger.warning("%s is enqueued later for the end of a job in queue %r: %s", request.name, queue, answer)
-        elif isinstance(answer, Exception):
-            logger.error("%s cannot be enqueued for the end of a job in queue %r: %s", request.name, queue, answer)
+        if isinstance(answer, DatabaseFault | OSError):
+            logger.warning("%s is enqueued later for the end of a job in queue %r: %s", request.name, queue, answer)
+        elif isinstance(answer, StoreError):
+            look.failed.append(answer)
+        elif not isinstance(answer, QueueFull):
+            if isinstance(answer, Exception):
+                logger.error("%s cannot be enqueued for the end of a job in queue %r: %s", request.name, queue, answer)
+            continue
+        waiting.add(key)
     return [key for key, _ in ends if key not in waiting]
 
 

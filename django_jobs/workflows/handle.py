@@ -162,11 +162,11 @@ class WorkflowHandle:
         return self._result()
 
     def _watch(self) -> Watch:
-        if self.state == DEFERRED:
+        if self.state == DEFERRED and (self._kept is None or not self._kept.is_left_to_workers()):
             raise JobFailed(
                 f"{self!r} is deferred: it is enqueued when its transaction commits. Wait for it after that."
             )
-        return Watch(self.store, self.id)
+        return Watch(self.store, self.id, self._kept)
 
     def _left(self, until: float | None, timeout: float | None, most: float) -> float:
         """Return `most`, or the seconds that are left if they are fewer.  Raises TimeoutError if none are."""
@@ -227,9 +227,12 @@ class WorkflowHandle:
 
     async def await_result(self, timeout: float | None = None) -> Any:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
-        watch, until = self._watch(), None if timeout is None else time.monotonic() + timeout
-        # A read needs a thread until the store answers; no thread is held after that.
-        look = sync_to_async(watch.look, thread_sensitive=False)
+        until = None if timeout is None else time.monotonic() + timeout
+        # A read needs a thread until the store answers; no thread is held after that.  The outbox is read as everything
+        # else in the database: on Django's thread for sync code.
+        on_djangos = self._kept is not None
+        watch = await sync_to_async(self._watch, thread_sensitive=on_djangos)()
+        look = sync_to_async(watch.look, thread_sensitive=on_djangos)
         while (found := await look()) is not None:
             if found.end is not None:
                 try:
@@ -238,7 +241,7 @@ class WorkflowHandle:
                 finally:
                     found.end.cancel()
             await asyncio.sleep(self._left(until, timeout, found.pause))
-        return await sync_to_async(self._result, thread_sensitive=False)()
+        return await sync_to_async(self._result, thread_sensitive=on_djangos)()
 
     async def ainfo(self) -> WorkflowInfo:
         """Async twin of `info`."""

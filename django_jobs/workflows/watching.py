@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from django_jobs import outbox
 from django_jobs.exceptions import WorkflowNotFound
 from django_jobs.stores.values.answers import End
 from django_jobs.stores.values.workflows import LIVE
@@ -38,8 +39,9 @@ class Watch:
     """Looks at one workflow or batch until it has ended.  Each look costs a few reads, whatever the number of steps:
     the steps are read once, in parts, and of those only the states of one part again."""
 
-    def __init__(self, store: Store, id: str) -> None:
-        self._store, self._id = store, id
+    def __init__(self, store: Store, id: str, kept: outbox.Kept | None) -> None:
+        """`kept`: its row in the outbox, if it has one."""
+        self._store, self._id, self._kept = store, id, kept
         self._seen: object = None
         #: looks since something changed.
         self._quiet = 0
@@ -51,6 +53,11 @@ class Watch:
         """Return what to wait for; None if it does not run any more.  Raises WorkflowNotFound or a StoreError."""
         began = time.monotonic()
         info = reading.read(self._store, self._id)
+        if info is None and self._kept is not None:
+            if self._kept.exists():  # a worker sends it
+                self._quiet = min(self._quiet + 1, 20)
+                return Wait(None, 0.0, min(_SOONEST * 2**self._quiet, _SOON))
+            info = reading.read(self._store, self._id)  # it was sent between the two looks, or its row was deleted
         if info is None:
             raise WorkflowNotFound(f"The workflow or batch {self._id!r} has left the store.")
         if info.state != "running":

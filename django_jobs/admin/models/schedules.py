@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
 
 from django import forms
@@ -23,9 +24,22 @@ from django_jobs.exceptions import InvalidArguments, JobsError
 from django_jobs.models import Schedule
 from django_jobs.models.audit import ObjectKind
 from django_jobs.operations.edited import unmask
+from django_jobs.serialization.arguments import compact
 
 #: Number of next runs shown, as documented.
 NEXT = 5
+
+
+class StorableJSON(json.JSONDecoder):
+    """Reads what can be stored and shown.  JSON can write more: half of a surrogate pair, 1e400, any depth."""
+
+    def decode(self, s: str, *args: Any) -> Any:
+        try:
+            value = super().decode(s, *args)
+            compact(value)
+        except (ValueError, RecursionError) as error:
+            raise json.JSONDecodeError(str(error), s, 0) from error
+        return value
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -88,7 +102,9 @@ class ScheduleAdmin(AuditedAdmin):
     search_fields = ["name", "job"]
     readonly_fields = ["next_runs"]
     change_list_template = "admin/django_jobs/schedule/change_list.html"
-    formfield_overrides = {models.JSONField: {"widget": forms.Textarea(attrs={"rows": 3, "cols": 60})}}
+    formfield_overrides = {
+        models.JSONField: {"widget": forms.Textarea(attrs={"rows": 3, "cols": 60}), "decoder": StorableJSON}
+    }
 
     class Media:
         css: ClassVar = {"all": ["django_jobs/console.css"]}

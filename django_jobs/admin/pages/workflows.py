@@ -260,7 +260,8 @@ def retry(console: Console, info: WorkflowInfo, *, again: bool) -> HttpResponse:
     as_of = shown_at(console.request.POST.get("as_of", ""))
     moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id, as_of) if again else 0)
     held, taken = operations.staying_steps(info.id)
-    log(console, info, "retry", moved=moved, held=len(held), taken=len(taken))
+    if moved:
+        log(console, info, "retry", moved=moved, held=len(held), taken=len(taken))
     said = labels.report("revive", moved, held=len(held), taken=len(taken), holders=taken)
     return console.back(console.url("workflow", info.id), messages.SUCCESS if moved else messages.WARNING, said)
 

@@ -5,7 +5,7 @@ A caller with only the scope `enqueue` sees no arguments, results or errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django_jobs import archive, browse
@@ -44,6 +44,16 @@ def listed(info: JobInfo, principal: Principal) -> dict[str, Any]:
     return {key: value for key, value in shown(info, principal).items() if key not in ("result", "log")}
 
 
+def stored(queue: str | None, ids: Sequence[str]) -> dict[str, JobInfo]:
+    """Return by their ids the jobs that ran where they were enqueued (EAGER), are in this queue, or have left it for
+    another one: each with all that is known of it."""
+    here = {id: info for id in ids if (info := ran_here().find(id)) is not None}
+    wanted = [id for id in ids if id not in here]
+    if queue is None or not wanted:
+        return here
+    return here | {info.id: info for info in get_store().get_many(queue, wanted, moved=True, whole=True)}
+
+
 def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple[JobInfo, bool]:
     """Return the job, waiting, running or finished, and whether it comes from the archive.  Raises Problem 404."""
     found = look(id, name=name, queue=queue)
@@ -71,7 +81,7 @@ def look(
 
     if queue is None and name is not None:
         queue = queue_of(name)
-    info = ran_here().find(id) or (store.get(queue, id) if queue is not None else None)
+    info = stored(queue, [id]).get(id)
     if not is_meant(info):
         # Its type may have been moved to another queue since, and its queue may have left the settings.
         queues = browse.queue_names()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -12,21 +12,21 @@ from ninja import Header
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, check_known, require
 from django_jobs.api.common.problems import Kind, Problem, as_problem, document
-from django_jobs.api.common.serializers import queue_of, shown
+from django_jobs.api.common.serializers import queue_of, stored
 from django_jobs.api.endpoints import work
 from django_jobs.api.endpoints.actions import router
 from django_jobs.api.endpoints.requested import (
     accepted,
-    check_same,
+    answer_again,
     different,
     digest_of,
     equal_waits,
     in_history,
     new_request,
     offered,
-    remembered,
+    same,
 )
-from django_jobs.core.values import Added, Claim, JobInfo, State
+from django_jobs.core.values import Added, Claim, State
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.enqueueing.request import NewJobRequest
 from django_jobs.enqueueing.submit import submit_separately
@@ -36,7 +36,6 @@ from django_jobs.remote import known, look_for
 from django_jobs.serialization.arguments import canonical
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.ran_here import ran_here
 
 # These endpoints use the router of the other methods of their URLs: one URL needs one router.
 __all__ = ["router"]
@@ -99,7 +98,7 @@ def enqueue(principal: Principal, items: Sequence[schemas.BulkJob], ids: Sequenc
     wanted = [(str(each.id), each.queue, each.definition.name) for each in new.values()]
     for place, info in zip([*new], in_history(wanted), strict=True):
         if info is not None:
-            answers[place] = as_same(info, items[place].name, digests[place], principal, archived=True)
+            answers[place] = answered(same, info, items[place].name, digests[place], principal, archived=True)
             del new[place]
     answers.update(submitted(principal, new, digests))
     for place, first in again.items():
@@ -130,36 +129,22 @@ def submitted(principal: Principal, new: Mapping[int, NewJobRequest], digests: M
             answers[place] = handle
         elif handle.added is Added.ADDED:
             answers[place] = 201, accepted(each, handle, principal)
-        elif handle.added is Added.EXISTS and (info := ran_here().find(handle.id)) is not None:
-            answers[place] = as_same(info, each.name, digests[place], principal)
         elif handle.added is Added.EXISTS:
             exist[place] = handle
         else:
             answers[place] = equal_waits(each.name, handle)
     for queue in {handle.queue for handle in exist.values()}:
         places = {handle.id: place for place, handle in exist.items() if handle.queue == queue}
-        infos = {info.id: info for info in get_store().get_many(queue, list(places), moved=True)}
-        for id, place in places.items():
-            if id in infos:
-                answers[place] = as_same(infos[id], new[place].name, digests[place], principal)
-            else:
-                answers[place] = as_remembered(new[place], exist[place], principal)
+        found = stored(queue, list(places))
+        for place in places.values():
+            answers[place] = answered(answer_again, found, new[place], exist[place], digests[place], principal)
     return answers
 
 
-def as_same(info: JobInfo, name: str, digest: str, principal: Principal, *, archived: bool = False) -> Answer:
-    """Return the answer for an item whose id a job has."""
+def answered(known: Callable[..., dict[str, Any]], *args: Any, **options: Any) -> Answer:
+    """Return the answer for an item whose id a job has: that of `known`, or the Problem that it raises."""
     try:
-        check_same(info, name, digest)
-    except Problem as problem:
-        return problem
-    return 200, shown(info, principal, archived=archived)
-
-
-def as_remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> Answer:
-    """Return the answer for an item whose job has left the history."""
-    try:
-        return 200, remembered(new, handle, principal)
+        return 200, known(*args, **options)
     except Problem as problem:
         return problem
 

@@ -17,16 +17,17 @@ from django_jobs.api.common.cursors import not_a_cursor, read_cursor, span_of, w
 from django_jobs.api.common.principal import Principal, Scope, authenticate_again, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
-from django_jobs.api.common.serializers import find, listed, look, shown
+from django_jobs.api.common.serializers import find, listed, look, shown, stored
 from django_jobs.api.endpoints.requested import (
     accepted,
-    check_same,
+    answer_again,
     digest_of,
     equal_waits,
     in_history,
     new_request,
     offered,
     remembered,
+    same,
 )
 from django_jobs.browse.query.parsing import terms_of
 from django_jobs.browse.query.terms import Notes
@@ -39,7 +40,6 @@ from django_jobs.operations import diagnosis
 from django_jobs.serialization.arguments import canonical, load
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.ran_here import ran_here
 from django_jobs.stores.values.lists import Span
 
 router = Router(tags=["jobs"])
@@ -71,19 +71,14 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.PutJob) ->
     digest = digest_of(definition, body, principal)
     (archived,) = in_history([(id, definition.queue, name)])
     if archived is not None:
-        check_same(archived, name, digest)
-        return JsonResponse(shown(archived, principal, archived=True))
+        return JsonResponse(same(archived, name, digest, principal, archived=True))
     new = new_request(definition, name, id, body, digest)
     handle = submit(new)
     if handle.added is Added.ADDED:
         return JsonResponse(accepted(new, handle, principal), status=201)
     if handle.added is not Added.EXISTS:
         raise equal_waits(name, handle)
-    info = ran_here().find(id) or get_store().find([handle.queue], id)
-    if info is None:
-        return JsonResponse(remembered(new, handle, principal))
-    check_same(info, name, digest)
-    return JsonResponse(shown(info, principal))
+    return JsonResponse(answer_again(stored(handle.queue, [id]), new, handle, digest, principal))
 
 
 @router.get("/v1/jobs", response=schemas.JobPage, summary="List the jobs of a state")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -122,14 +122,23 @@ def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> d
     return payload | {"enqueued_at": None}
 
 
-def check_same(info: JobInfo, name: str, digest: str) -> None:
-    """Raise Problem 409 unless the job with this id came from the same request."""
+def answer_again(
+    found: Mapping[str, JobInfo], new: NewJobRequest, handle: JobHandle, digest: str, principal: Principal
+) -> dict[str, Any]:
+    """Return the first job with the id of a request, from what `stored` has found.  Raises Problem 409."""
+    info = found.get(handle.id)
+    return remembered(new, handle, principal) if info is None else same(info, new.name, digest, principal)
+
+
+def same(info: JobInfo, name: str, digest: str, principal: Principal, *, archived: bool = False) -> dict[str, Any]:
+    """Return the job.  Raises Problem 409 unless it came from the same request."""
     try:
         job = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
         raise Problem(Kind.UNREADABLE, f"The id {info.id!r} exists, but its record cannot be read.") from error
     if job.name != registry.current_name(name) or (job.meta or {}).get(PUT) != digest:
         raise different(info.id)
+    return shown(info, principal, archived=archived)
 
 
 def different(id: str) -> Problem:

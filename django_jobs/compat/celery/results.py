@@ -129,7 +129,8 @@ class AsyncResult(Result):
         """Wait until it has ended, and return what it returned.
 
         Raises the error of the task (with `propagate=False`, it is returned), TaskRevokedError if it was revoked,
-        TimeoutError after `timeout` seconds, RuntimeError inside a task."""
+        TimeoutError after `timeout` seconds, RuntimeError inside a task.  A task that is not known may still be sent,
+        so it is waited for, too; without a `timeout`, JobNotFound is raised at once: Celery would wait for ever."""
         if others := sorted(options.keys() - {"interval", "no_ack", "follow_parents", "disable_sync_subtasks"}):
             raise Unsupported(f"AsyncResult.get({others[0]}=…): write a task that comes next, with `link` or a chain.")
         refuse_in_task()
@@ -145,24 +146,27 @@ class AsyncResult(Result):
                 return error
             raise error from None
         except builtins.TimeoutError as late:
-            raise TimeoutError(f"The task {self.id} has not ended after {timeout} s.") from late
+            unknown = (
+                "" if self._handle is not None else " No task with this id is known: it may have left the history."
+            )
+            raise TimeoutError(f"The task {self.id} has not ended after {timeout} s.{unknown}") from late
 
     wait = get
 
     def _started(self, until: float | None) -> JobHandle:
-        """Return the job; of a step, as soon as there is one.  Raises JobNotFound, JobFailed and TimeoutError."""
+        """Return the job as soon as there is one.  Raises JobNotFound, JobFailed and TimeoutError."""
         workflow, _ = step_of(self.id)
         while (job := self._seen()) is None:
-            if not workflow:
+            if not workflow and until is None:
                 raise JobNotFound(
                     f"There is no task with the id {self.id!r}, so nothing can be waited for. It may have left the "
-                    "history (HISTORY, DEAD), or have been deleted."
+                    "history (HISTORY, DEAD), or have been deleted. With a timeout, get() waits until it is sent."
                 )
             try:
-                state = get_workflow(workflow).state
+                state = get_workflow(workflow).state if workflow else "unknown"
                 if is_dropped(self.id) or state in ("stopped", "cancelled"):
                     raise JobFailed(f"The workflow {workflow} has stopped before this task.")
-                if state == DEFERRED:
+                if state == DEFERRED and until is None:
                     raise JobNotFound(f"The workflow {workflow} is deferred: it is sent after its commit.")
             except WorkflowNotFound as gone:
                 raise JobNotFound(str(gone)) from gone

@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import Error as DatabaseFault
 
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import migrate_hint, sentence
 from django_jobs.management.jobs_commands import SUBCOMMANDS
+from django_jobs.management.jobs_commands.base import JobsCommand
 from django_jobs.models import audit
 
 
-class Command(BaseCommand):
+class Command(JobsCommand):
     help = "Look at background jobs and act on them."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -14,15 +14,17 @@ from dataclasses import replace
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 import django_jobs
 from django_jobs import middleware
 from django_jobs.conf import Settings, get_settings, host_settings, store_in_use
 from django_jobs.conf.queues import Queues, covers, is_pattern
+from django_jobs.conf.values import KEYS, Judge, whole
 from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.formatting import counted
+from django_jobs.management.jobs_commands.base import JobsCommand
 from django_jobs.stores import get_store
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -40,7 +42,7 @@ DRAIN = (
 )
 
 
-class Command(BaseCommand):
+class Command(JobsCommand):
     help = (
         "Run background jobs until SIGTERM or SIGINT. You can start any number of workers, on any number of machines."
     )
@@ -55,18 +57,25 @@ class Command(BaseCommand):
         ending = parser.add_mutually_exclusive_group()
         ending.add_argument("--burst", action="store_true", help="exit when no job is left to run")
         ending.add_argument("--drain", action="store_true", help=DRAIN)
-        parser.add_argument("--processes", type=_whole(1), help="default: PROCESSES, or one per CPU")
-        parser.add_argument("--threads", type=_whole(1), help="per process; default: THREADS, or 8")
+        parser.add_argument("--processes", type=_whole(KEYS["PROCESSES"]), help="default: PROCESSES, or one per CPU")
+        parser.add_argument("--threads", type=_whole(KEYS["THREADS"]), help="per process; default: THREADS, or 8")
         parser.add_argument(
-            "--async-concurrency", type=_whole(1), default=100, help="async jobs at the same time per process"
+            "--async-concurrency",
+            type=_whole(whole(1, 10_000)),
+            default=100,
+            help="async jobs at the same time per process",
         )
         parser.add_argument(
             "--drain-timeout",
             type=_seconds,
             help="seconds that running jobs have to finish after the first signal; default: SHUTDOWN_TIMEOUT, or 25",
         )
-        parser.add_argument("--max-jobs", type=_whole(1), default=0, help="replace a process after this many jobs")
-        parser.add_argument("--max-memory", type=_whole(1), default=0, help="replace a process above this many MiB")
+        parser.add_argument(
+            "--max-jobs", type=_whole(whole(1, 10**9)), default=0, help="replace a process after this many jobs"
+        )
+        parser.add_argument(
+            "--max-memory", type=_whole(whole(1, 10**7)), default=0, help="replace a process above this many MiB"
+        )
         parser.add_argument("--reload", action="store_true", help="start again when code changes (development)")
         parser.add_argument("--no-periodic", action="store_true", help="do not enqueue periodic jobs")
         parser.add_argument(
@@ -229,11 +238,14 @@ def _try_address(address: tuple[str, int]) -> None:
         raise CommandError(f"--http: cannot listen at {address[0]}:{address[1]}: {error}") from error
 
 
-def _whole(least: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-        return int(text)
+def _whole(judge: Judge) -> Callable[[str], Any]:
+    """The limits catch a slip, such as bytes for MiB, before it starts a hundred thousand threads."""
+
+    def number(text: str) -> Any:
+        value = int(text) if text.isdecimal() and len(text) < 20 else text
+        if (remedy := judge(value)) is not None:
+            raise ArgumentTypeError(f"{text!r} is not a whole number that can be used. {remedy}")
+        return value
 
     return number
 

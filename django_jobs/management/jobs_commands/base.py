@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError
 
 from django_jobs.archive.rows import as_aware
 from django_jobs.formatting import plain
@@ -18,6 +19,16 @@ from django_jobs.models.audit import Act
 
 #: Maximum of `--limit`; for more, use the HTTP API's cursors.
 MOST = 10_000
+
+
+class JobsCommand(BaseCommand):
+    """A command that works where its output is closed (`>&-`), as where nobody reads it (`| head`)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        super().__init__(*args, **kwargs)
 
 
 class CommandResult(NamedTuple):
@@ -63,7 +74,7 @@ def ask(question: str, unasked: str, refused: str) -> None:
     try:
         with redirect_stdout(sys.stderr):
             answer = input(f"{question} [y/N] ")
-    except EOFError:
+    except (EOFError, RuntimeError):  # the input has ended, or was closed
         raise CommandError(unasked) from None
     if answer.strip().lower() not in {"y", "yes"}:
         raise CommandError(refused)

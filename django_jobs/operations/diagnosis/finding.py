@@ -90,7 +90,7 @@ class Finding:
         """One sentence, without the time since when."""
         name, _tab, form = self.detail.partition("\t")
         newer = _("%(name)s in record format %(n)s (a newer django_jobs)")
-        detail = newer % {"name": cut(name), "n": form} if form else name
+        detail = newer % {"name": cut(name), "n": form} if form else name or self.queue  # a pause of the queue itself
         values = {"n": number(self.number), "queue": cut(self.queue), "name": cut(detail), "job": cut(self.job)}
         values |= {key.removesuffix("_ms"): shown(key, value) for key, value in self.more.items()}
         if self.cause in COUNTED:

@@ -183,9 +183,9 @@ def paused(facts: Facts) -> Iterator[Finding]:
 def of_pause(now: int, queue: str, name: str, pause: Pause, waiting: int = 0) -> Finding:
     """Return the finding of one pause."""
     if pause.since and now - pause.since >= FORGOTTEN:
-        return Finding("old_pause", WARNING, pause.since, queue, 0, name or queue, pause.reason)
+        return Finding("old_pause", WARNING, pause.since, queue, 0, name, pause.reason)
     if waiting and now - pause.since >= STILL:
-        return Finding("held_work", WARNING, pause.since, queue, waiting, name or queue, pause.reason)
+        return Finding("held_work", WARNING, pause.since, queue, waiting, name, pause.reason)
     return Finding("type_paused" if name else "paused", NOTICE, pause.since, queue, pause.until, name, pause.reason)
 
 

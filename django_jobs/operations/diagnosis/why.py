@@ -17,7 +17,7 @@ from django_jobs.serialization.record import name_of
 
 #: Causes that concern the jobs of every queue.
 OF_ALL = frozenset({"no_workers", "read_only", "not_saved", "full", "silent"})
-#: Causes that name a job type, or a queue.
+#: Causes that name a job type; a pause of the whole queue names none.
 OF_TYPE = frozenset({"failing", "retries_type", "unknown", "held_work", "old_pause"})
 #: Causes that keep jobs of a queue from starting, whatever their type.
 OF_QUEUE = frozenset({"no_worker", "neglected", "hung_queue", "overdue", "latency"})
@@ -67,5 +67,5 @@ def concerns(found: Finding, info: JobInfo, holders: Collection[str]) -> bool:
     if found.cause in OF_QUEUE:
         return info.state is not State.RUNNING
     if found.cause in OF_TYPE:
-        return found.detail.partition("\t")[0] in (name_of(info.record), info.queue)
+        return found.detail.partition("\t")[0] in (name_of(info.record), "")
     return bool(found.job) and (found.job == info.id or found.job in holders)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,7 +15,7 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import Batch, Fail, Retry, aget_job, chain, current_batch, current_job, get_job, get_workflow, job
-from django_jobs.exceptions import JobNotFound, WorkflowNotFound
+from django_jobs.exceptions import DuplicateJob, JobNotFound, WorkflowNotFound
 from django_jobs.stores.embedded.store import MemoryStore
 from django_jobs.stores.values.options import StoreOptions
 
@@ -47,6 +48,14 @@ def alone(number: int) -> int:
         with current_batch():
             seen.append(alone.enqueue(number - 1))
     return number
+
+
+@job(name="eager.once", max_attempts=2)
+def once(what: str, again: Any = None) -> None:
+    if again == "again":
+        seen.append(once.using(unique="running").enqueue(what, again).state)
+    if again == "fails":
+        raise ValueError(what)
 
 
 @pytest.fixture(autouse=True)
@@ -182,3 +191,32 @@ def test_temporary_stores_do_not_pile_up() -> None:
         chain(look.s("one"), look.s("two")).enqueue()
     gc.collect()
     assert keys() < most * 1.5
+
+
+@pytest.mark.parametrize(
+    ("unique", "again", "states"),
+    [
+        ("queued", None, ["succeeded", "succeeded"]),
+        ("queued", "fails", ["retry", "duplicate"]),
+        ("success", "fails", ["retry", "duplicate"]),
+        ("success", None, ["succeeded", "succeeded"]),
+        ("running", "again", ["succeeded", "succeeded"]),
+        (timedelta(hours=1), None, ["succeeded", "duplicate"]),
+    ],
+)
+def test_a_unique_key_holds_as_long_as_with_workers(unique: Any, again: Any, states: list[str]) -> None:
+    using = once.using(unique=unique)
+    first, second, other = using.enqueue("it", again), using.enqueue("it", again), using.enqueue("other", None)
+    assert [first.state, second.state, other.state] == [*states, "succeeded"]
+    assert (second.id == first.id) is (second.state == "duplicate")
+    assert seen == ["duplicate"] * (2 if again == "again" else 0)
+    assert get_job(first.id).state == states[0]
+
+
+def test_a_unique_job_that_holds_its_key_may_raise_as_a_duplicate() -> None:
+    using = once.using(unique=timedelta(hours=1), on_conflict="raise")
+    using.enqueue("it")
+    with pytest.raises(DuplicateJob):
+        using.enqueue("it")
+    with override_settings(DJANGO_JOBS={**EAGER, "QUEUES": {"default": {}, "other": {}}}):
+        assert using.using(queue="other").enqueue("it").state == "succeeded"  # a key is of its queue

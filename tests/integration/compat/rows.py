@@ -349,6 +349,14 @@ def unknown(c: Side) -> Outcome:
     return c.names.AsyncResult("rows-nothing").state
 
 
+@row("`get(timeout=…)` of an unknown id waits, and raises `TimeoutError`")
+def unknown_in_time(c: Side) -> Outcome:
+    try:
+        return c.names.AsyncResult("rows-nothing").get(timeout=0.2)
+    except Exception as error:
+        return type(error).__name__
+
+
 @row("`ignore_result=True`", "the task ends as SUCCESS, without its result; Celery leaves it PENDING")
 def resultless(c: Side) -> Outcome:
     @c.task(ignore_result=True)

@@ -42,7 +42,7 @@ from django_jobs.compat.celery.exceptions import TaskRevokedError
 from django_jobs.compat.celery.missing import CALL_OPTIONS, EXCEPTIONS, NAMES, SIGNALS, TASK_OPTIONS
 from django_jobs.compat.celery.schedules import entries
 from django_jobs.core import registry
-from django_jobs.exceptions import InvalidArguments, InvalidJob, StoreUnavailable, UnknownQueue
+from django_jobs.exceptions import InvalidArguments, InvalidJob, JobNotFound, StoreUnavailable, UnknownQueue
 from django_jobs.operations import relay
 from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.stores import get_store
@@ -142,6 +142,16 @@ def test_delay_enqueues_and_the_result_is_read_by_id(jobs: Jobs) -> None:
     assert AsyncResult(result.id, app=Celery("any"), task_name="any").get(timeout=1) == 3
     assert (result.status, result.successful(), result.name) == ("SUCCESS", True, "layer.add")
     assert add(1, 2) == 3
+
+
+def test_a_task_that_is_not_known_is_waited_for_as_long_as_the_caller_says(jobs: Jobs) -> None:
+    with pytest.raises(JobNotFound, match="With a timeout"):
+        AsyncResult("none").get()
+    with pytest.raises(celery.exceptions.TimeoutError, match="No task with this id is known"):
+        AsyncResult("none").get(timeout=0.01)
+    result = add.delay(1, b=2)
+    with pytest.raises(celery.exceptions.TimeoutError, match=r"after 0.01 s\.$"):
+        AsyncResult(result.id).get(timeout=0.01)
 
 
 def test_every_option_of_a_call_reaches_the_job(jobs: Jobs) -> None:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import override_settings
 
 from django_jobs import (
+    InvalidArguments,
+    InvalidJob,
     JobFailed,
     JobHandle,
     JobNotFound,
+    PayloadError,
+    UnknownQueue,
+    WorkflowNotFound,
+    chain,
     get_job,
+    get_workflow,
+    operations,
 )
 from django_jobs.core.values import State
 from django_jobs.enqueueing.request import NewJobRequest
@@ -61,6 +70,17 @@ class TestHandles:
         with pytest.raises(JobNotFound):
             get_job(handle.id, queue="default")
 
+    @pytest.mark.parametrize("outbox", [False, True])
+    def test_no_job_has_an_id_or_a_queue_with_half_of_a_surrogate_pair(self, outbox: bool, jobs: Jobs) -> None:
+        with override_settings(DJANGO_JOBS={**SETTINGS, "OUTBOX": outbox}):
+            for look in (get_job, get_workflow, operations.job, operations.why):
+                with pytest.raises((JobNotFound, WorkflowNotFound)):
+                    look("\ud800")
+            with pytest.raises(JobNotFound):
+                get_job("x", queue="\ud800")
+        with pytest.raises(PayloadError, match="half of a surrogate pair"):
+            operations.pause("default", reason="\ud800")
+
     def test_a_job_is_found_though_its_queue_left_the_settings(self, jobs: Jobs) -> None:
         handle = other.enqueue(a=1)
         with override_settings(DJANGO_JOBS={"STORE": "memory"}):
@@ -90,6 +110,19 @@ def forgetful(get_next: Callable[[NewJobRequest], JobHandle]) -> Callable[[NewJo
     return lambda new_job: get_next(new_job) and None
 
 
+#: What `spoil` sets on each request.
+SET: dict[str, Any] = {}
+
+
+def spoil(get_next: Callable[[NewJobRequest], JobHandle]) -> Callable[[NewJobRequest], JobHandle]:
+    def middleware(new_job: NewJobRequest) -> JobHandle:
+        for name, value in SET.items():
+            setattr(new_job, name, value)
+        return get_next(new_job)
+
+    return middleware
+
+
 class TestEnqueueMiddleware:
     def test_middleware_sees_and_changes_every_job(self, jobs: Jobs) -> None:
         paths = [f"{__name__}.stamp", f"{__name__}.reroute"]
@@ -105,6 +138,63 @@ class TestEnqueueMiddleware:
             pytest.raises(TypeError, match=r"forgetful returned None: it must return the handle"),
         ):
             receipt.enqueue(7)
+
+    @pytest.mark.parametrize(
+        ("field", "value", "error"),
+        [
+            ("args", None, InvalidArguments),
+            ("kwargs", {"a": float("nan")}, PayloadError),
+            ("kwargs", {"a": "\ud800"}, PayloadError),
+            ("kwargs", {"a": "x" * 300_000}, PayloadError),
+            ("kwargs", {1: 2}, InvalidArguments),
+            ("queue", "nowhere", UnknownQueue),
+            ("queue", ["mail"], InvalidArguments),
+            ("priority", 10**30, InvalidArguments),
+            ("priority", 0.5, InvalidArguments),
+            ("id", "a\nb", InvalidArguments),
+            ("id", "\ud800", InvalidArguments),
+            ("run_at", float("nan"), InvalidArguments),
+            ("run_at", 10**20, InvalidArguments),
+            ("run_in", -1, InvalidArguments),
+            ("expires_at", "tomorrow", InvalidArguments),
+            ("max_attempts", 0, InvalidArguments),
+            ("unique", "always", InvalidArguments),
+            ("on_conflict", "fight", InvalidArguments),
+            ("tags", ["two words"], InvalidArguments),
+            ("meta", {"at": object()}, InvalidArguments),
+            ("meta", {"rate": float("inf")}, InvalidArguments),
+            ("meta", {"name": "\ud800"}, InvalidArguments),
+            ("scope", "\ud800", InvalidArguments),
+            ("changed", {"timeout": -1}, InvalidJob),
+        ],
+    )
+    def test_what_middleware_sets_is_checked_as_what_a_caller_says(
+        self, field: str, value: Any, error: type[Exception], jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(SET, field, value)
+        with override_settings(DJANGO_JOBS={**SETTINGS, "ENQUEUE_MIDDLEWARE": [f"{__name__}.spoil"]}):
+            for enqueue in (lambda: other.enqueue(a=1), lambda: other.enqueue_many([{"a": 1}])):
+                with pytest.raises(error, match=r"sample\.other|Queue 'nowhere'|job_id|meta"):
+                    enqueue()
+            with pytest.raises(error):
+                chain(other.s(a=1)).enqueue()
+        assert jobs.enqueued() == []
+
+    def test_what_middleware_may_set_is_stored(self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+        given = {
+            "id": UUID(int=7),
+            "run_in": 60_000,
+            "max_attempts": 3,
+            "unique": 60.0,
+            "meta": {"a": [1, {"b": None}]},
+        }
+        for name, value in given.items():
+            monkeypatch.setitem(SET, name, value)
+        with override_settings(DJANGO_JOBS={**SETTINGS, "ENQUEUE_MIDDLEWARE": [f"{__name__}.spoil"]}):
+            handle = other.enqueue(a=1)
+        job = stored(handle)
+        assert (handle.id, handle.state, job.options.max_attempts) == (str(UUID(int=7)), "scheduled", 3)
+        assert (job.meta or {})["a"] == [1, {"b": None}]
 
 
 class TestSignals:

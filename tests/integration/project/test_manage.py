@@ -51,6 +51,17 @@ def test_the_commands_run_at_the_top(bare: dict[str, str]) -> None:
     assert "succeeded" in manage(bare, "jobs", "list", "succeeded")
 
 
+def test_a_command_whose_output_is_closed_does_what_it_is_told(bare: dict[str, str]) -> None:
+    manage(bare, "migrate", "--verbosity=0")
+    for words in ("jobs pause payments >&-", "jobs list dead >&- 2>&-", "runworkers --burst --processes 1 >&-"):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" manage.py {words}', sys.executable],
+            cwd=ROOT, env=bare, capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert "payments" in manage(bare, "jobs", "paused")
+
+
 def test_the_web_server_would_start_at_the_top(bare: dict[str, str]) -> None:
     assert "--noreload" in manage(bare, "runserver", "--help")
     code = "from django.test import Client; print(Client().get('/orders/').status_code)"

@@ -2,6 +2,8 @@
 
 Each thread uses its own connection (thread_connection.py).  redis-py's client is not used for calls because its repeats
 (10 by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated.
+
+Long because a call and its repetition share one connection and its faults.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import redis
 from redis import exceptions as driver
 from redis.sentinel import SentinelConnectionPool
 
-from django_jobs.exceptions import StoreUnavailable
+from django_jobs.exceptions import PayloadError, StoreUnavailable
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
 from django_jobs.stores.redis.connection.scripts import Argument, Script
 from django_jobs.stores.redis.connection.thread_connection import (
@@ -271,8 +273,8 @@ def _reply(connection: ThreadConnection) -> Any:
 
 
 def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = False) -> Any:
-    """Make the call, and repeat it after errors that may pass.  Raises StoreUnavailable within DEADLINE, or another
-    StoreError.
+    """Make the call, and repeat it after errors that may pass.  Raises StoreUnavailable within DEADLINE, another
+    StoreError, or PayloadError for text that has no encoding.
 
     `urgent`: the caller can do without the store.  If no server listens, it gets the error at once: nothing was
     sent."""
@@ -284,6 +286,9 @@ def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = Fal
             refused = urgent and not tried and nobody_listens(error)
             if refused or not is_passing(error) or monotonic() - started > LAST_TRY:
                 raise translate(error, where) from error
+        except UnicodeEncodeError as error:
+            what = f"{error.object!r:.200} has half of a surrogate pair, which UTF-8 cannot hold"
+            raise PayloadError(f"{what}: the store can neither keep it nor look for it.") from error
         tried = True
         args = _in_doubt(args)
         sleep(PAUSE)

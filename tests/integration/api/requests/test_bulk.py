@@ -97,6 +97,17 @@ class TestEnqueue:
         assert api.post("v1/jobs", {"jobs": [greet("1"), greet("2", surprise=1)]}).status_code == 422
         assert queued(store) == 0
 
+    def test_a_second_call_has_the_whole_result_as_its_own_put_has(
+        self, api: Api, store: Store, work_off: Callable[..., int]
+    ) -> None:
+        item = greet("long", "Ada" * 1000)
+        put_many(api, item)
+        assert work_off() == 1
+        (again,) = put_many(api, item)
+        assert again["job"]["result"] == f"Hello, {item['data'][0]}"
+        assert again["job"] == api.put("v1/jobs/tests.greet/long", {"data": item["data"]}).json()
+        assert again["job"] == api.get("v1/jobs/tests.greet/long").json()
+
     def test_an_idempotency_key_makes_the_ids(self, api: Api, store: Store) -> None:
         items = [{"name": "tests.greet", "data": [name]} for name in ("Ada", "Ada", "Bob")]
         first = put_many(api, *items, **{"Idempotency-Key": "tuesday"})

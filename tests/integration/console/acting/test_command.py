@@ -505,6 +505,15 @@ def test_the_question_is_not_on_the_output_that_programs_read(
     assert "Retry all that match?" in err
 
 
+def test_a_question_is_not_asked_where_the_input_is_closed(
+    console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler.make(State.DEAD)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(CommandError, match="--yes"):
+        call_command("jobs", "retry", "--query", "state:dead")
+
+
 def test_an_output_that_is_not_utf8_has_escapes_for_what_it_cannot_hold(console_store: Store) -> None:
     jobs("pause", "default", "--reason", "café …")
     for options, shown in (((), "caf\xe9 \\u2026"), (("--json",), "caf\\u00e9 \\u2026")):

@@ -236,6 +236,17 @@ def test_the_worst_come_first() -> None:
     assert [a.severity for a in diagnosis.findings_of(measured)] == ["error", "notice", "notice", "notice"]
 
 
+@pytest.mark.parametrize("ago", [MINUTE, DAY])
+def test_the_pauses_of_a_queue_and_of_a_type_with_its_name_are_acknowledged_apart(ago: int) -> None:
+    pause = Pause("why", 0, NOW - ago)
+    measured = facts(mail(queued=3, paused=pause, paused_types={"mail": pause}), behind={("mail", "mail"): 2})
+    of_queue, of_type = diagnosis.findings_of(measured)
+    assert of_queue.cause == of_type.cause
+    assert of_queue.key != of_type.key
+    assert of_queue.subject == of_type.subject == "mail"
+    assert all("mail" in each.says for each in (of_queue, of_type))
+
+
 # -- measured on a store ----------------------------------------------------
 
 

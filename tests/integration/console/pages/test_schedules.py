@@ -136,6 +136,19 @@ class TestRows:
         root.post(f"{ROWS}add/", data | {"args": '["Ada"]'})
         assert Schedule.objects.get().args == ["Ada"]
 
+    @pytest.mark.parametrize(
+        "field",
+        [{"args": '["\\ud800"]'}, {"kwargs": '{"name": "\\ud800"}'}, {"args": "[1e400]"}, {"args": "[" * 50_000}],
+        ids=["half a pair", "half a pair by name", "infinite", "deep"],
+    )
+    def test_the_form_refuses_json_that_cannot_be_stored(self, root, field):
+        data = {"name": "x", "job": "tests.greet", "cron": "* * * * *", "args": "[]", "kwargs": "{}", "missed": "one",
+                "overlap": "allow", "jitter": "0"}  # fmt: skip
+        answer = root.post(f"{ROWS}add/", data | field)
+        assert answer.status_code == 200
+        assert "Enter a valid JSON" in answer.content.decode()
+        assert not Schedule.objects.exists()
+
     def test_a_field_of_arguments_that_is_left_empty_has_none(self, root):
         data = {"name": "x", "job": "tests.greet", "cron": "* * * * *", "args": "", "kwargs": "", "missed": "one",
                 "overlap": "allow", "jitter": "0"}  # fmt: skip

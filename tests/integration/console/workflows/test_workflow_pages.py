@@ -125,8 +125,10 @@ def test_jobs_that_may_have_started_are_asked_about(store, root):
     assert browse.workflow(id).state == "stopped"
     page = root.post(f"{BASE}workflows/{id}/", {"do": "retry", "confirmed": "1"}, follow=True).text
     assert "it was not started again" in page
+    assert not AuditEntry.objects.exists()  # nothing was changed
     root.post(f"{BASE}workflows/{id}/", {"do": "retry", "confirmed": "1", "start_again": "on"})
     assert browse.workflow(id).state == "running"
+    assert AuditEntry.objects.get().details["moved"] == 1
 
 
 def test_the_question_is_about_the_ends_that_its_page_could_show(store, root, clock):
