@@ -26,6 +26,7 @@ from django_jobs.formatting import counted
 from django_jobs.stores import get_store
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.cpus import usable_cpus
 from django_jobs.worker.maintenance.agenda import tasks_for
 from django_jobs.worker.parent.burst import waiting_now
 from django_jobs.worker.parent.reload import start_again
@@ -55,7 +56,7 @@ class Command(BaseCommand):
         ending = parser.add_mutually_exclusive_group()
         ending.add_argument("--burst", action="store_true", help="exit when no job is left to run")
         ending.add_argument("--drain", action="store_true", help=DRAIN)
-        parser.add_argument("--processes", type=_whole(1), help="default: PROCESSES, or one per CPU")
+        parser.add_argument("--processes", type=_whole(1), help="default: PROCESSES, or one per usable CPU")
         parser.add_argument("--threads", type=_whole(1), help="per process; default: THREADS, or 8")
         parser.add_argument(
             "--async-concurrency", type=_whole(1), default=100, help="async jobs at the same time per process"
@@ -88,7 +89,7 @@ class Command(BaseCommand):
             name=options["name"],
             health_file=options["health_file"],
             http=options["http"],
-            processes=options["processes"] or settings.processes,
+            processes=options["processes"] or settings.processes or usable_cpus(),
             threads=options["threads"] or settings.threads,
             async_concurrency=options["async_concurrency"],
             drain_timeout=settings.shutdown_timeout if drain is None else drain,

@@ -69,6 +69,13 @@ def test_a_sound_store_has_no_orphans(live: Store, make_job: MakeJob) -> None:
     assert (code, errors(found)) == (0, [])
 
 
+def test_a_queue_of_which_no_sample_has_been_taken_yet_has_nothing_that_cannot_be_read(
+    live: Store, make_job: MakeJob
+) -> None:
+    live.enqueue("default", [make_job("a")])
+    assert [subject for _, subject, _ in doctor()[1] if subject == "unreadable"] == []
+
+
 def test_an_orphan_is_named_and_left_alone(live: Store, make_job: MakeJob) -> None:
     live.enqueue("default", [make_job("orphan"), make_job("sound")])
     misplace(live, "orphan")
