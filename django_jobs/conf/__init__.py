@@ -43,7 +43,8 @@ class Settings:
     #: pattern of job names → queue.
     routes: Mapping[str, str] = field(default_factory=dict)
     lease: float = 30.0
-    processes: int = 1
+    #: 0: one for each CPU that the worker may use.
+    processes: int = 0
     threads: int = 8
     shutdown_timeout: float = 25.0
     history: int = 1000
@@ -103,7 +104,7 @@ def read(raw: Mapping[str, Any]) -> Settings:
         job_defaults=dict(raw.get("JOB_DEFAULTS", {})),
         routes=dict(raw.get("ROUTES", {})),
         lease=raw.get("LEASE", 30),
-        processes=raw.get("PROCESSES") or os.cpu_count() or 1,
+        processes=raw.get("PROCESSES", 0),
         threads=raw.get("THREADS", 8),
         shutdown_timeout=raw.get("SHUTDOWN_TIMEOUT", 25),
         history=history.get("succeeded", 1000),

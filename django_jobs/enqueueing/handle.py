@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 
 from django_jobs import outbox
 from django_jobs.conf import get_settings
@@ -35,7 +36,7 @@ from django_jobs.exceptions import (
 )
 from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.arguments import needs_database
-from django_jobs.serialization.record import decode, tags_of
+from django_jobs.serialization.record import decode, name_of, tags_of
 from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
 from django_jobs.stores.ran_here import ran_here
@@ -129,6 +130,8 @@ class JobHandle(Generic[V]):
     def show(self, info: JobInfo, *, final: bool = False) -> None:
         """Take over a JobInfo that was read elsewhere; `final`: it can never change again."""
         self._info, self.state, self.queue = info, info.state, info.queue
+        # A call with the id of another type's job has a handle for that job.
+        self.name = name_of(info.record) or self.name
         self._is_final = final or ran_here().is_over(info.id)
 
     @property
@@ -346,11 +349,11 @@ def _pause(handle: JobHandle, deadline: float | None, timeout: float | None, pau
 
 
 def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
-    """Return a handle for the job with that id.  Raises JobNotFound.  With `queue`, only that queue is searched.
+    """Return a handle for the job with that id, from the archive if it has left the history.  Raises JobNotFound.  With
+    `queue`, only that queue is searched.
 
-    If the job of a call with a `job_id`, or from the outbox, was a duplicate, its id finds the job that has the key."""
-    from django_jobs.serialization.record import name_of
-
+    If the job of a call with a `job_id`, or from the outbox, was a duplicate, its id finds the job that has the key.
+    The archive and the outbox are in the database: in async code, use `aget_job`."""
     id = str(id)
 
     def stored_job() -> JobHandle | None:
@@ -361,13 +364,33 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
         handle.show(info)
         return handle
 
-    handle = outbox.accepted(stored_job, lambda: _kept_job(id, queue))
+    handle = outbox.accepted(stored_job, lambda: _kept_job(id, queue)) or _archived_job(id, queue)
     if handle is None:
         raise _not_found(id)
     return handle
 
 
 aget_job = async_twin(get_job)
+
+
+def _archived_job(id: str, queue: str | None) -> JobHandle | None:
+    """Return a handle for a job that has left the store, as it ended; None if there is none.  Raises DatabaseError."""
+    if get_settings().archive is None:
+        return None
+    from django_jobs import archive  # its models need the apps, and a module of jobs may be imported before them
+
+    try:
+        info = archive.find(id, queue)
+    except SynchronousOnlyOperation:
+        raise SynchronousOnlyOperation(
+            "The store does not have the job. Whether the archive has it must be read from the database: in async "
+            "code, use aget_job."
+        ) from None
+    if info is None:
+        return None
+    handle = JobHandle[Any](info.id, name_of(info.record), info.queue)
+    handle.show(info, final=True)
+    return handle
 
 
 def _kept_job(id: str, queue: str | None = None) -> JobHandle | None:

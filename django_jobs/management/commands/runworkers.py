@@ -28,6 +28,7 @@ from django_jobs.management.jobs_commands.base import JobsCommand
 from django_jobs.stores import get_store
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.cpus import usable_cpus
 from django_jobs.worker.maintenance.agenda import tasks_for
 from django_jobs.worker.parent.burst import waiting_now
 from django_jobs.worker.parent.reload import start_again
@@ -57,7 +58,9 @@ class Command(JobsCommand):
         ending = parser.add_mutually_exclusive_group()
         ending.add_argument("--burst", action="store_true", help="exit when no job is left to run")
         ending.add_argument("--drain", action="store_true", help=DRAIN)
-        parser.add_argument("--processes", type=_whole(KEYS["PROCESSES"]), help="default: PROCESSES, or one per CPU")
+        parser.add_argument(
+            "--processes", type=_whole(KEYS["PROCESSES"]), help="default: PROCESSES, or one per usable CPU"
+        )
         parser.add_argument("--threads", type=_whole(KEYS["THREADS"]), help="per process; default: THREADS, or 8")
         parser.add_argument(
             "--async-concurrency",
@@ -97,7 +100,7 @@ class Command(JobsCommand):
             name=options["name"],
             health_file=options["health_file"],
             http=options["http"],
-            processes=options["processes"] or settings.processes,
+            processes=options["processes"] or settings.processes or usable_cpus(),
             threads=options["threads"] or settings.threads,
             async_concurrency=options["async_concurrency"],
             drain_timeout=settings.shutdown_timeout if drain is None else drain,

@@ -70,6 +70,14 @@ def test_a_job_that_must_not_run_twice_is_remembered_under_the_id_that_was_made_
     assert charged == [7]
 
 
+def test_the_handle_is_for_the_first_job_whatever_its_type_is() -> None:
+    first = charge.using(job_id="one").enqueue(7)
+    again = fail.using(job_id="one", queue="mail").enqueue()
+    assert (again, again.name, again.queue) == (first, "tests.ids.charge", "default")
+    (many_at_once,) = fail.enqueue_many([()], job_ids=["one"])
+    assert (many_at_once.refresh().name, many_at_once.queue) == ("tests.ids.charge", "default")
+
+
 # -- many in one call ------------------------------------------------------------
 
 

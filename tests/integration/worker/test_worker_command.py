@@ -17,6 +17,7 @@ from django_jobs.exceptions import StoreError, StoreMisconfigured
 from django_jobs.management.commands.runworkers import Command
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from django_jobs.worker.cpus import usable_cpus
 from django_jobs.worker.parent.supervisor import Supervisor
 from tests.support.pools import ROOT
 
@@ -35,7 +36,7 @@ def refusing(error: StoreError) -> Store:
     return store
 
 
-def output_of(folder: Path, *options: str, debug: bool = True) -> str:
+def output_of(folder: Path, *options: str, debug: bool = True, **more: Any) -> str:
     """What a burst in a fresh project prints; its exit status is 0."""
     (folder / "development.py").write_text(DEVELOPMENT.format(debug=debug, path=folder / "store"))
     ended = subprocess.run(
@@ -44,6 +45,7 @@ def output_of(folder: Path, *options: str, debug: bool = True) -> str:
         capture_output=True,
         text=True,
         timeout=240,
+        **more,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout + ended.stderr
@@ -53,6 +55,39 @@ def test_it_says_where_its_jobs_are_and_whose_settings_it_has(tmp_path: Path) ->
     said = output_of(tmp_path, "--name", "mail-1", debug=False)
     assert f"settings 'development', jobs at embedded:{tmp_path / 'store'}, namespace 'jobs'" in said
     assert "Worker mail-1: 1 process × 8 threads, queues default" in said
+
+
+def test_without_a_number_it_starts_a_process_for_each_cpu_that_it_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "DEVELOPMENT", DEVELOPMENT.replace(', "PROCESSES": 1', ""))
+    one = {min(os.sched_getaffinity(0))}
+    said = output_of(tmp_path, debug=False, preexec_fn=lambda: os.sched_setaffinity(0, one))
+    assert ": 1 process × 8 threads" in said
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "cpus"),
+    [
+        ("0::/shop/web", {"shop/web/cpu.max": "max 100000", "shop/cpu.max": "150000 100000"}, 2),
+        ("0::/", {"cpu.max": "20000 100000"}, 1),
+        ("0::/not/here", {"cpu.max": "300000 100000"}, 3),
+        ("2:cpu,cpuacct:/a", {"cpu/a/cpu.cfs_quota_us": "250000", "cpu/a/cpu.cfs_period_us": "100000"}, 3),
+        ("2:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        ("0::/", {"cpu.max": "max 100000"}, 8),
+        ("0::/", {"cpu.max": "1600000 100000"}, 8),
+        ("0::/", {"cpu.max": "?"}, 8),
+        ("", {}, 8),
+    ],
+)
+def test_a_quota_counts_rounded_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, files: dict[str, str], cpus: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    for name, text in {"own": own, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert usable_cpus(tmp_path, tmp_path / "own") == cpus
 
 
 def test_in_development_its_log_is_on_the_console_as_the_log_of_runserver(tmp_path: Path) -> None:

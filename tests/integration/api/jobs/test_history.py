@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import OperationalError, connections
 from django.test import Client
 from django.utils import timezone
 
-from django_jobs import archive
+from django_jobs import JobFailed, JobNotFound, aget_job, archive, get_job
 from django_jobs.archive import Cursor
 from django_jobs.core.values import Attempt, Job, JobInfo, Options, State
 from django_jobs.models import ArchivedJob, ArchivedTag
@@ -194,6 +196,33 @@ def test_rows_older_than_the_days_that_are_kept_are_deleted_in_batches(archiver:
     assert ArchivedJob.objects.count() == 11
     archiver.tick()
     assert [row.job_id for row in ArchivedJob.objects.all()] == ["young"]
+
+
+def test_an_id_leads_to_the_job_when_only_the_archive_has_it(
+    api: Api, store: Store, archiver: Archiver, work_off: Callable[..., int]
+) -> None:
+    api.put("v1/jobs/tests.greet/ok", {"data": ["Ada"]})
+    api.put("v1/jobs/tests.charge/bad", {"data": {"card": "4111"}})
+    work_off()
+    store.kill("default", ["bad"], "enough")
+    archiver.tick()
+    store.delete("default", ["ok", "bad"])
+    handle = get_job("ok")
+    assert (handle.name, handle.queue, handle.state) == ("tests.greet", "default", "succeeded")
+    assert handle.refresh().wait(1) == "Hello, Ada"
+    assert handle.cancel() is False
+    assert async_to_sync(aget_job)("ok", "default").result == "Hello, Ada"
+    with pytest.raises(JobFailed, match="enough"):
+        get_job("bad").wait(1)
+
+    async def now() -> None:
+        get_job("ok")
+
+    with pytest.raises(SynchronousOnlyOperation, match="use aget_job"):
+        async_to_sync(now)()
+    for id, queue in (("never", None), ("ok", "small")):
+        with pytest.raises(JobNotFound):
+            get_job(id, queue)
 
 
 def info(id: str, *, at: int, name: str = "tests.greet", state: State = State.SUCCEEDED) -> JobInfo:
