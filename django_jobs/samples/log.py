@@ -178,6 +178,8 @@ def write(log: SampleLog) -> str:
 
 def read(text: str) -> SampleLog | None:
     """Return the log of a text; None if there is none or it cannot be read."""
+    if not text:  # of a new queue, which `jobs doctor` must not take for a damaged one
+        return None
     try:
         start, full, given, spans = loads(text)
         if not all(map(is_moment, [start, *(end for end, *_ in spans)])):

@@ -69,6 +69,11 @@ def test_a_sound_store_has_no_orphans(live: Store, make_job: MakeJob) -> None:
     assert (code, errors(found)) == (0, [])
 
 
+def test_a_store_that_no_worker_has_measured_yet_can_be_read(live: Store, make_job: MakeJob) -> None:
+    live.enqueue("default", [make_job("one")])
+    assert [says for _, subject, says in doctor()[1] if subject == "unreadable"] == []
+
+
 def test_an_orphan_is_named_and_left_alone(live: Store, make_job: MakeJob) -> None:
     live.enqueue("default", [make_job("orphan"), make_job("sound")])
     misplace(live, "orphan")
