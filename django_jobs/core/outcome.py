@@ -11,6 +11,7 @@ from math import inf
 from types import CodeType, TracebackType
 from typing import Any, NamedTuple, Protocol
 
+from django_jobs.core.signature import cause_of
 from django_jobs.core.values import Attempt
 from django_jobs.exceptions import Discard, Fail, Retry, Snooze
 
@@ -214,11 +215,12 @@ def failed_attempt(
     """Return the line of the attempts log for `error`; it can be stored and shown whatever the error contains.
 
     `scrub` takes the values of sensitive arguments out of a text, before it is cut: half of a value is a value, too."""
-    kind = type(error)
+    cause = cause_of(error)
+    kind = type(cause)
     # Code that ended the attempt on purpose needs no traceback; a job that snoozes hourly would collect hundreds.
-    trace = "" if isinstance(error, Retry | Snooze | Discard) else _trace(error, scrub)
+    trace = "" if isinstance(cause, Retry | Snooze | Discard) else _trace(error, scrub)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    said = clean(_said(error, scrub), MAX_ERROR_BYTES)
+    said = clean(_said(cause, scrub), MAX_ERROR_BYTES)
     return Attempt(number, outcome, at, run_ms, worker, clean(name, 200), said, trace, release, frame)
 
 

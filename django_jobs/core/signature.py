@@ -17,6 +17,7 @@ from types import CodeType, TracebackType
 from zlib import crc32
 
 from django_jobs.core.values import Attempt
+from django_jobs.exceptions import Retry
 
 #: The parts in which two messages of the same error differ: quoted text, numbers, long hexadecimal words.
 _VARYING = re.compile(rb"'[^']*'|\"[^\"]*\"|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3,6}\b|0x[0-9a-fA-F]+|\d+(?:\.\d+)*")
@@ -77,13 +78,22 @@ _LIBRARIES = tuple(
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 
+def cause_of(error: BaseException) -> BaseException:
+    """Return the error with which an attempt failed: of a Retry, the error from which it was raised, if any."""
+    cause = error.__cause__ if isinstance(error, Retry) else None
+    return error if cause is None else cause
+
+
 def frame_of(error: BaseException, base: str) -> str:
     """Return the last place of the project's own code in the traceback: file, function and line; "" for none.
 
     `base`: the project's folder.  The text of the line stands for its number, which changes with each release.  Of a
     recursion that was too deep, the place counts at which it began to go in circles: where it ended is an accident."""
     try:
-        last = _last_of_project(error, base)
+        cause = cause_of(error)
+        last = _last_of_project(cause, base)
+        if last is None and cause is not error:  # it was made for this Retry, and never raised
+            last = _last_of_project(error, base)
         if last is None:
             return ""
         module = last.tb_frame.f_globals.get("__name__")

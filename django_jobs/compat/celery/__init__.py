@@ -24,15 +24,29 @@ if TYPE_CHECKING:
     from django_jobs.compat.celery.request import Context, CurrentTask
     from django_jobs.compat.celery.results import AsyncResult, EagerResult, GroupResult
     from django_jobs.compat.celery.schedules import crontab, schedule
+    from django_jobs.compat.celery.signals import (
+        after_task_publish,
+        before_task_publish,
+        task_failure,
+        task_postrun,
+        task_prerun,
+        task_retry,
+        task_revoked,
+        task_success,
+        worker_process_init,
+        worker_process_shutdown,
+    )
     from django_jobs.compat.celery.task import Task
 
     current_task: CurrentTask
 
 __all__ = [
     "AsyncResult", "Celery", "Conf", "Context", "EagerResult", "GroupResult", "Ignore", "MaxRetriesExceededError",
-    "OperationalError", "Reject", "Retry", "Signature", "SoftTimeLimitExceeded", "Task", "Unsupported", "chain",
-    "chord", "chunks", "crontab", "current_task", "get_task_logger", "group", "maybe_signature", "schedule",
-    "send_task", "shared_task", "signature", "uuid",
+    "OperationalError", "Reject", "Retry", "Signature", "SoftTimeLimitExceeded", "Task", "Unsupported",
+    "after_task_publish", "before_task_publish", "chain", "chord", "chunks", "crontab", "current_task",
+    "get_task_logger", "group", "maybe_signature", "schedule", "send_task", "shared_task", "signature", "task_failure",
+    "task_postrun", "task_prerun", "task_retry", "task_revoked", "task_success", "uuid", "worker_process_init",
+    "worker_process_shutdown",
 ]  # fmt: skip
 
 #: The module of each name, imported at first use: as an app, this package is imported before Django is set up.
@@ -47,6 +61,10 @@ _HOMES = {
     "request": ("Context", "CurrentTask"),
     "results": ("AsyncResult", "EagerResult", "GroupResult"),
     "schedules": ("crontab", "schedule"),
+    "signals": (
+        "after_task_publish", "before_task_publish", "task_failure", "task_postrun", "task_prerun", "task_retry",
+        "task_revoked", "task_success", "worker_process_init", "worker_process_shutdown",
+    ),
     "task": ("Task",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -54,6 +54,8 @@ class Retry(RetryJob, TaskPredicate):
         shown = f"at {when}" if isinstance(when, datetime) else f"in {when} s"
         message = message or f"Retry {shown}" + (f": {exc!r}" if exc is not None else "")
         super().__init__(message, in_=delay, args=args, kwargs=kwargs, queue=queue)
+        if isinstance(exc, BaseException):
+            self.__cause__ = exc  # so that it is what the log of the attempt has
 
 
 class Ignore(Discard, TaskPredicate):

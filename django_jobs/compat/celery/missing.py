@@ -10,6 +10,7 @@ _KIT = "Use the fixture `jobs` of the test kit: jobs.run_all() (docs/howto/testi
 _MIDDLEWARE = "Write a middleware (docs/howto/middleware.md)."
 
 _STAMPS = "Send headers with the call."
+_STATES = "Compare with the text, for example result.state == 'SUCCESS', or call result.ready()."
 _BEAT = "runworkers has no beat process: use CELERY_BEAT_SCHEDULE, or the model Schedule."
 
 NAMES: Mapping[str, str] = {
@@ -33,9 +34,12 @@ NAMES: Mapping[str, str] = {
     "bugreport": "Use `manage.py jobs doctor`.",
     "subtask": "Use signature.",
     "ResultBase": "Use AsyncResult.",
+    "ResultSet": "Use a list of AsyncResult, or group(…).",
+    **dict.fromkeys(("crontab_parser", "ParseException", "BaseSchedule", "maybe_schedule"), "Use crontab or schedule."),
     "result_from_tuple": "Store the id, and use AsyncResult(id).",
     "allow_join_result": "A job must not wait for another. Use a chain or a chord.",
-    "states": "Compare with the text, for example result.state == 'SUCCESS'.",
+    **dict.fromkeys(("states", "PENDING", "RECEIVED", "STARTED", "SUCCESS", "FAILURE", "REVOKED", "RETRY"), _STATES),
+    **dict.fromkeys(("READY_STATES", "UNREADY_STATES", "EXCEPTION_STATES", "PROPAGATE_STATES"), _STATES),
     "bootsteps": "Use child_started and worker_started of django_jobs.signals.",
     **dict.fromkeys(("Queue", "Exchange"), "List the queues in DJANGO_JOBS['QUEUES'], and pass the name of a queue."),
     "inspect": "Use `manage.py jobs workers`, or the admin.",
@@ -47,6 +51,11 @@ EXCEPTIONS: Mapping[str, str] = {
     "QueueNotFound": "An unknown queue raises django_jobs.UnknownQueue.",
     **dict.fromkeys(("BackendError", "BackendGetMetaError", "BackendStoreError"), "Catch django_jobs.StoreError."),
     "InvalidTaskError": "Arguments that do not fit raise TypeError when the task is called.",
+    "NotConfigured": "Wrong settings raise ImproperlyConfigured when Django starts.",
+    "DuplicateTaskNameWarning": "A name that is used twice raises django_jobs.InvalidJob.",
+    **dict.fromkeys(("CeleryWarning", "AlwaysEagerIgnored", "DuplicateNodenameWarning", "FixupWarning"), _UNNEEDED),
+    **dict.fromkeys(("SecurityWarning", "CeleryCommandException"), _UNNEEDED),
+    "reraise": "Write `raise`.",
     **dict.fromkeys(("IncompleteStream", "SecurityError", "CDeprecationWarning"), _UNNEEDED),
     "CPendingDeprecationWarning": _UNNEEDED,
     "Terminated": "A task that is revoked with terminate=True is ended, and sees nothing.",

@@ -137,4 +137,4 @@ def enqueue(name: str, args: list[Any], kwargs: dict[str, Any], options: dict[st
 
 
 def __getattr__(name: str) -> Any:
-    return refuse(__name__, name, {"solar": NAMES["solar"]})
+    return refuse(__name__, name, NAMES)

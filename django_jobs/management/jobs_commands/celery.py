@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,10 @@ from django.conf import settings as django_settings
 
 from django_jobs.conf import get_settings, settings_module
 from django_jobs.formatting import counted
-from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
 
 #: The settings that the audit reads, and those with the prefix of Celery.
 _READ = ("INSTALLED_APPS", "DJANGO_JOBS")
-
-
-def arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="list what works as it is, too")
 
 
 def audit_celery(options: Mapping[str, Any]) -> CommandResult:
@@ -32,8 +27,9 @@ def audit_celery(options: Mapping[str, Any]) -> CommandResult:
     file = getattr(sys.modules.get(settings_module()), "__file__", None)
     found = audit(Path(get_settings().base_dir).resolve(), read, Path(file).resolve() if file else None)
     data = [{**each._asdict(), "path": str(each.path), "verdict": WORDS[each.verdict]} for each in found]
-    shown = [each for each in found if options["all"] or each.verdict != "works"]
-    rows = [(WORDS[each.verdict], f"{each.path}:{each.line}", each.what, each.why) for each in shown]
+    # What works is often the longest part: the rest stands below it, next to the numbers.
+    by_verdict = sorted(found, key=lambda each: list(WORDS).index(each.verdict))
+    rows = [(WORDS[each.verdict], f"{each.path}:{each.line}", each.what, each.why) for each in by_verdict]
     counts = [(WORDS[each], sum(one.verdict == each for one in found)) for each in WORDS]
     summary = ", ".join(f"{words}: {number}" for words, number in counts)
     text = f"{table(_HEADINGS, rows)}\n\n" if rows else ""
@@ -44,6 +40,6 @@ def audit_celery(options: Mapping[str, Any]) -> CommandResult:
 _HEADINGS: Sequence[str] = ("verdict", "place", "what", "why")
 AUDIT = Subcommand(
     "List what of this project's Celery works with django_jobs.compat.celery; exit 1 if anything must be rewritten.",
-    arguments,
+    no_arguments,
     audit_celery,
 )

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs.browse import Match
-from django_jobs.browse.query.parsing import NO_STATE, state_of
+from django_jobs.browse.query.parsing import FIELDS, NO_STATE, state_of
 from django_jobs.browse.query.terms import ms_of
 from django_jobs.core.values import State
 from django_jobs.operations import check_queue
@@ -20,7 +20,7 @@ FROM = "only jobs that are due (scheduled, retry) or ended at this time or later
 #: The options that choose among the jobs of a state, with their keys; `--queue` also goes with ids.
 _CHOOSING = {"--name": "name", "--tag": "tag", "--search": "search", "--from": "since", "--until": "until"}
 #: The help of `--query`.
-QUERY = "name:X queue:X state:X error:X tag:X scope:X id:X worker:X before:TIME after:TIME arg.NAME=JSON, and text"
+QUERY = f"{' '.join(f'{field}:X' for field in FIELDS)} arg.NAME=JSON, and text"
 
 
 def add_filters(parser: ArgumentParser) -> None:

@@ -131,6 +131,20 @@ def new_arguments(c: Side) -> Outcome:
     return [result.get(timeout=5) for result in results]
 
 
+@row("While a task waits for a retry, `result` is the error that it was given")
+def error_of_a_retry(c: Side) -> Outcome:
+    @c.task(bind=True)
+    def fails(self: Any) -> None:
+        try:
+            raise KeyError("x")
+        except KeyError as error:
+            self.retry(exc=error, countdown=60)
+
+    result = fails.delay()
+    c.until(lambda: result.state == "RETRY")
+    return type(result.result).__name__
+
+
 @row("`self.retry()` without an error ends with `MaxRetriesExceededError`")
 def no_error(c: Side) -> Outcome:
     @c.task(bind=True, max_retries=1)

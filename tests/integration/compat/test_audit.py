@@ -155,13 +155,16 @@ def test_an_unknown_option_is_looked_at(found: list[CallSite]) -> None:
 
 def test_the_command_prints_places_and_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(
-        "from celery import shared_task\n\n@shared_task(rate_limit='1/s')\ndef f(): ...\n"
+        "from celery import shared_task\n\n@shared_task(rate_limit='1/s')\ndef f(): ...\n\n@shared_task\ndef g(): ...\n"
     )
     out = StringIO()
     with override_settings(BASE_DIR=tmp_path), pytest.raises(SystemExit) as ended:
         call_command("jobs", "audit-celery", stdout=out)
     assert ended.value.code == 1
-    assert "tasks.py:3" in out.getvalue()
+    lines = out.getvalue().splitlines()
+    (works,) = [number for number, line in enumerate(lines) if "works as it is" in line and "tasks.py:6" in line]
+    (rewrite,) = [number for number, line in enumerate(lines) if "must be rewritten" in line and "tasks.py:3" in line]
+    assert works < rewrite
     (tmp_path / "tasks.py").write_text("from celery import shared_task\n\n@shared_task\ndef f(): ...\n")
     out = StringIO()
     with override_settings(BASE_DIR=tmp_path):

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.test import override_settings
 
-from django_jobs import enqueue, get_job, schedules
+from django_jobs import enqueue, get_job, operations, schedules
 from django_jobs.compat import celery
 from django_jobs.compat.celery import (
     AsyncResult,
@@ -43,7 +43,7 @@ from django_jobs.compat.celery.missing import CALL_OPTIONS, EXCEPTIONS, NAMES, S
 from django_jobs.compat.celery.schedules import entries
 from django_jobs.core import registry
 from django_jobs.exceptions import InvalidArguments, InvalidJob, JobNotFound, StoreUnavailable, UnknownQueue
-from django_jobs.operations import relay
+from django_jobs.operations import errors, relay
 from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
@@ -110,6 +110,24 @@ def again(self: Any) -> None:
 @shared_task(name="layer.auto", autoretry_for=(ValueError,), retry_backoff=10, retry_jitter=False, max_retries=None)
 def auto(kind: str) -> None:
     raise {"ValueError": ValueError, "KeyError": KeyError}[kind]("x")
+
+
+@shared_task(bind=True, name="layer.calls", max_retries=2)
+def calls(self: Any) -> None:
+    try:
+        raise ConnectionError("bank")
+    except ConnectionError as error:
+        raise self.retry(exc=error, countdown=5) from error
+
+
+@shared_task(bind=True, name="layer.makes", max_retries=2)
+def makes(self: Any) -> None:
+    self.retry(exc=ConnectionError("bank"), countdown=5)
+
+
+@shared_task(name="layer.auto_calls", autoretry_for=(ConnectionError,), retry_kwargs={"max_retries": 2})
+def auto_calls() -> None:
+    raise ConnectionError("bank")
 
 
 @shared_task(bind=True, name="layer.stops")
@@ -291,6 +309,19 @@ def test_retry_without_an_error_ends_with_max_retries_exceeded(jobs: Jobs) -> No
     run(jobs)
     assert isinstance(result.result, MaxRetriesExceededError)
     assert len(result._seen().attempts) == 3
+
+
+@pytest.mark.parametrize("task", ["layer.calls", "layer.makes", "layer.auto_calls"])
+def test_a_failure_that_is_retried_is_one_error_and_is_searched_for_by_its_class(jobs: Jobs, task: str) -> None:
+    result = send_task(task)
+    jobs.run_all()
+    assert isinstance(result.result, ConnectionError)
+    assert len(operations.jobs("state:retry error:ConnectionError").jobs) == 1
+    run(jobs)
+    assert result.state == "FAILURE"
+    (error,) = errors.inbox().errors
+    assert (error.type, error.seen.number) == ("ConnectionError", 3)
+    assert "test_layer.py" in error.frame
 
 
 def test_retry_called_outside_of_a_worker_raises_the_error(jobs: Jobs) -> None:
@@ -757,7 +788,10 @@ DOCUMENTED = (
     "SoftTimeLimitExceeded Task celery_app celery_config celery_enable_logging celery_includes celery_parameters "
     "celery_session_app celery_session_worker celery_worker celery_worker_parameters chain chord chunks crontab "
     "current_app current_task get_logger get_task_logger group map maybe_signature schedule send_task shared_task "
-    "signature solar starmap start_worker states uuid"
+    "signature solar starmap start_worker states uuid "
+    # What celery.result, celery.schedules and celery.states export beside these.
+    "EagerResult ResultBase ResultSet result_from_tuple ParseException crontab_parser maybe_schedule PENDING RECEIVED "
+    "STARTED SUCCESS FAILURE REVOKED RETRY READY_STATES UNREADY_STATES EXCEPTION_STATES PROPAGATE_STATES"
 )
 DOCUMENTED_SIGNALS = (
     "after_setup_logger after_setup_task_logger after_task_publish beat_embedded_init beat_init before_task_publish "
@@ -769,7 +803,13 @@ DOCUMENTED_SIGNALS = (
 )
 DOCUMENTED_ERRORS = (
     "ChordError Ignore IncompleteStream MaxRetriesExceededError Reject Retry SoftTimeLimitExceeded TaskRevokedError "
-    "TimeoutError TimeLimitExceeded WorkerLostError"
+    "TimeoutError TimeLimitExceeded WorkerLostError "
+    # What celery.exceptions exports beside these.
+    "AlreadyRegistered AlwaysEagerIgnored BackendError BackendGetMetaError BackendStoreError CDeprecationWarning "
+    "CPendingDeprecationWarning CeleryCommandException CeleryError CeleryWarning DuplicateNodenameWarning "
+    "DuplicateTaskNameWarning FixupWarning ImproperlyConfigured InvalidTaskError NotConfigured NotRegistered "
+    "OperationalError QueueNotFound SecurityError SecurityWarning TaskError TaskPredicate Terminated WorkerShutdown "
+    "WorkerTerminate reraise"
 )
 
 
@@ -876,6 +916,11 @@ def test_an_attribute_of_a_result_that_is_not_there_says_what_to_write() -> None
         AsyncResult("x").collect()
     with pytest.raises(Unsupported, match="Batch"):
         _ = AsyncResult("x").children
+
+
+def test_signals_stand_in_the_one_module_too() -> None:
+    for name in signals.__all__:
+        assert getattr(celery, name) is getattr(signals, name)
 
 
 def test_every_name_that_is_offered_is_there() -> None:

@@ -19,6 +19,7 @@ from django_jobs.conf import release as releases
 from django_jobs.core.outcome import failed_attempt
 from django_jobs.core.signature import LENGTH, frame_of, signature
 from django_jobs.core.values import Attempt, JobInfo, State
+from django_jobs.exceptions import Retry
 from django_jobs.stores.redis.connection.entries import attempt_text, read_attempts
 
 BASE = str(Path(__file__).parents[3])
@@ -54,6 +55,20 @@ def test_an_error_is_its_class_and_the_last_line_of_the_projects_own_code() -> N
     # Other people's code is passed over: json raises far below.
     assert frame_of(raised(json.loads, "{"), BASE).startswith("tests/unit/execution/test_frames.py, in raised: ")
     assert frame_of(raised(json.loads, "{"), BASE) == frame_of(raised(json.loads, "["), BASE)
+
+
+def test_a_retry_is_the_error_from_which_it_was_raised() -> None:
+    def again(status: int) -> None:
+        try:
+            fetch(status)
+        except ConnectionError as error:
+            raise Retry("later", in_=5) from error
+
+    error = raised(again, 500)
+    line = failed_attempt(error, number=1, at=1, frame=frame_of(error, BASE))
+    assert signed(error) == signed(raised(fetch, 503)) != signed(raised(price, {}, "a"))
+    assert (line.error_type, line.error) == ("builtins.ConnectionError", "500 from 'bank'")
+    assert "Retry: later" in line.traceback
 
 
 def test_without_code_of_the_project_an_error_is_its_class_and_the_shape_of_its_message() -> None:

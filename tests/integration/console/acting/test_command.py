@@ -16,6 +16,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.test import override_settings
 
 from django_jobs import archive
+from django_jobs.browse.query.parsing import FIELDS
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
@@ -74,6 +75,13 @@ def test_list_filters_and_says_how_far_it_looked(console_store: Store) -> None:
     assert "4111" not in jobs("list", "dead", "--json")
     with pytest.raises(CommandError, match="no queue 'nothing'"):
         jobs("list", "dead", "--queue", "nothing")
+
+
+def test_the_help_names_each_field_of_a_query(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        call_command("jobs", "list", "--help")
+    said = capsys.readouterr().out
+    assert [field for field in FIELDS if f"{field}:" not in said] == []
 
 
 def test_show_prints_everything_about_a_job(filler: Filler) -> None:
