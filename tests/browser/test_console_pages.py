@@ -13,7 +13,7 @@ from django_jobs import browse
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
-from django_jobs.operations.errors import inbox
+from django_jobs.operations.error_inbox import inbox
 from django_jobs.stores.redis import Store
 from tests.browser.conftest import SIZES
 from tests.support.console_data import (

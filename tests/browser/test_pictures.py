@@ -15,7 +15,7 @@ from django_jobs import Batch, Workflow, browse, job
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Attempt, Completed, Controls, State
-from django_jobs.operations import errors, releases
+from django_jobs.operations import error_inbox, releases
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -172,8 +172,8 @@ def test_the_pictures_of_the_documentation(
     page.goto(f"{base}jobs/dead/?group=1")
     assert page.locator(".jobs-groups li").count() == 3
     shoot(page, "errors")
-    of_partner = next(each for each in errors.inbox().errors if "HTTPError" in each.type)
-    errors.decide(of_partner, by="ada", note="The partner knows: they mend it this week.")
+    of_partner = next(each for each in error_inbox.inbox().errors if "HTTPError" in each.type)
+    error_inbox.decide(of_partner, by="ada", note="The partner knows: they mend it this week.")
     page.goto(f"{base}errors/")
     assert page.locator(".jobs-table tbody tr").count() == 3
     shoot(page, "inbox")

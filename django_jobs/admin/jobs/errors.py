@@ -18,7 +18,7 @@ from django_jobs.browse import ErrorGroup, Match
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.core.values import State
 from django_jobs.formatting import number
-from django_jobs.operations.errors import remembered
+from django_jobs.operations.error_inbox import remembered
 from django_jobs.samples.log import COARSE
 from django_jobs.stores.values.lists import Bars
 

@@ -37,7 +37,7 @@ from django_jobs.formatting import exact, plain
 from django_jobs.models import audit
 from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import bulk, diagnosis
-from django_jobs.operations.errors import remembered
+from django_jobs.operations.error_inbox import remembered
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.holders import shown

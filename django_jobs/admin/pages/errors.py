@@ -20,8 +20,8 @@ from django_jobs.admin.common.console import Console
 from django_jobs.core.values import JobInfo
 from django_jobs.formatting import number
 from django_jobs.models.audit import ObjectKind
-from django_jobs.operations import errors
-from django_jobs.operations.errors import Error, State
+from django_jobs.operations import error_inbox
+from django_jobs.operations.error_inbox import Error, State
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
@@ -44,7 +44,10 @@ DAY = 86_400_000
 
 class NoteForm(forms.Form):
     note = forms.CharField(
-        label=gettext_lazy("Note"), required=False, max_length=errors.LONGEST_NOTE, widget=forms.Textarea({"rows": 2})
+        label=gettext_lazy("Note"),
+        required=False,
+        max_length=error_inbox.LONGEST_NOTE,
+        widget=forms.Textarea({"rows": 2}),
     )
 
 
@@ -57,7 +60,7 @@ class ErrorRow(NamedTuple):
 
 def error_list(console: Console) -> HttpResponse:
     """Show the errors of one state, those seen last first."""
-    inbox = errors.inbox(console.counted.names, arguments=console.sees_arguments)
+    inbox = error_inbox.inbox(console.counted.names, arguments=console.sees_arguments)
     asked = console.request.GET.get("state", "new")
     chosen = next((state for state in STATES if state == asked), "new")
     found = [each for each in inbox.errors if each.state == chosen]
@@ -83,7 +86,7 @@ def error_list(console: Console) -> HttpResponse:
 
 def error_page(console: Console, id: str) -> HttpResponse:
     """GET: show one error with its jobs.  POST: decide about it."""
-    error = errors.find(unquote(id), arguments=console.sees_arguments)
+    error = error_inbox.find(unquote(id), arguments=console.sees_arguments)
     if error is None:
         raise Http404
     if console.request.method == "POST":
@@ -115,8 +118,7 @@ def post(console: Console, error: Error) -> HttpResponse:
     if not form.is_valid():
         return show(console, error, form)
     note = form.cleaned_data["note"] if "note" in console.request.POST else None
-    who = console.user
-    errors.decide(error, by=who, state=ACTS[act][0] if act in ACTS else None, note=note)
+    error = error_inbox.decide(error, by=console.user, state=ACTS[act][0] if act in ACTS else None, note=note)
     console.log(act, ObjectKind.ERROR, error.subject, reason=note)
     url = console.url("errors") if "list" in console.request.POST else console.url("error", error.id)
     said = _("The note is kept.") if act == "note" else _("The error is: %(state)s.") % {"state": STATES[error.state]}

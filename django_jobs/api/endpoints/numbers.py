@@ -17,7 +17,7 @@ from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Claim, Completed, State
 from django_jobs.formatting import counted
-from django_jobs.operations import diagnosis, errors
+from django_jobs.operations import diagnosis, error_inbox
 from django_jobs.stores import get_store
 
 router = Router(tags=["numbers"])
@@ -209,7 +209,7 @@ def list_errors(request: HttpRequest) -> JsonResponse:
     """The errors of failed attempts, those seen last first, also of jobs that are gone; without their messages.  Each
     queue remembers its latest 500."""
     require_all_jobs(request, Scope.READ)
-    return JsonResponse([each.as_json() for each in errors.inbox(arguments=False).errors], safe=False)
+    return JsonResponse([each.as_json() for each in error_inbox.inbox(arguments=False).errors], safe=False)
 
 
 @router.get("/v1/alarms", response=Alarms, summary="Alarms")

@@ -18,7 +18,7 @@ from django_jobs.exceptions import JobsError
 from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
 from django_jobs.models import audit
-from django_jobs.operations import diagnosis, errors
+from django_jobs.operations import diagnosis, error_inbox
 from django_jobs.operations.diagnosis import acknowledged_text, problems_of, told, too_slow
 from django_jobs.remote import pull_queues
 from django_jobs.serialization.checked import list_of
@@ -26,7 +26,7 @@ from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
 #: What can be decided about an error → its state.
-ERROR_ACTS: Mapping[str, errors.State] = {"resolve": "resolved", "ignore": "ignored", "reopen": "new"}
+ERROR_ACTS: Mapping[str, error_inbox.State] = {"resolve": "resolved", "ignore": "ignored", "reopen": "new"}
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -142,25 +142,25 @@ def errors_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("id", nargs="?", default="", metavar="ID", help="as the list shows it")
     parser.add_argument("text", nargs="?", default=None, metavar="TEXT", help="the note; with the other acts, too")
     parser.add_argument("--queue", action="append", help="only errors of this queue; may be repeated")
-    parser.add_argument("--state", choices=errors.STATES, help="only new, resolved or ignored errors")
+    parser.add_argument("--state", choices=error_inbox.STATES, help="only new, resolved or ignored errors")
 
 
 def job_errors(options: Mapping[str, Any]) -> CommandResult:
     """List the errors, or decide about one."""
     act, id, text = options["act"], options["id"], options["text"]
     if act != "list":
-        error = errors.find(id)
+        error = error_inbox.find(id)
         if error is None:
             raise CommandError(f"No error {id!r:.50} is remembered: see `jobs errors`.")
         if act == "note" and text is None:
             raise CommandError('Write the note behind the id; "" removes it.')
         try:
-            errors.decide(error, by=audit.shell_user(), state=ERROR_ACTS.get(act), note=text)
+            error = error_inbox.decide(error, by=audit.shell_user(), state=ERROR_ACTS.get(act), note=text)
         except ValueError as wrong:
             raise CommandError(str(wrong)) from wrong
         done = audit.Act(act, audit.ObjectKind.ERROR, error.subject, {"reason": text})
         return CommandResult(error.as_json(), f"{plain(error.subject, 200)}: {error.state}", acts=[done])
-    inbox = errors.inbox(options["queue"])
+    inbox = error_inbox.inbox(options["queue"])
     found = [each for each in inbox.errors if options["state"] in (None, each.state)]
     rows = [error_row(each) for each in found]
     columns = ["id", "state", "count", "first seen", "last seen", "release", "type", "frame"]
@@ -174,7 +174,7 @@ def job_errors(options: Mapping[str, Any]) -> CommandResult:
     return CommandResult([each.as_json() for each in found], "\n".join(lines))
 
 
-def error_row(error: errors.Error) -> list[object]:
+def error_row(error: error_inbox.Error) -> list[object]:
     times = [iso(error.seen.first), iso(error.seen.last)]
     where = error.place or next(iter(error.messages), "")
     return [error.id, error.state, error.seen.number, *times, error.last_release, error.type, where]

@@ -17,8 +17,8 @@ from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, iso_of, limit_of, table
 from django_jobs.management.jobs_commands.looking import error_of
 from django_jobs.management.jobs_commands.matching import QUERY
-from django_jobs.models.audit import AuditEntry, Source
-from django_jobs.operations import word_of
+from django_jobs.models.audit import Source
+from django_jobs.operations import history, word_of
 from django_jobs.operations.archived import archived as archived_jobs
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
@@ -36,8 +36,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def show(options: Mapping[str, Any]) -> CommandResult:
     limit = limit_of(options)
-    by = {"actor": options["user"], "source": options["source"]}
-    found = list(AuditEntry.objects.filter(**{field: value for field, value in by.items() if value})[: limit + 1])
+    found = history(user=options["user"], source=options["source"], limit=limit + 1)
     more, found = len(found) > limit, found[:limit]
     data = [
         {

@@ -26,18 +26,11 @@ def list_arguments(parser: ArgumentParser) -> None:
 
 
 def list_workflows(options: Mapping[str, Any]) -> CommandResult:
-    limit = limit_of(options)
-    rows: list[WorkflowInfo] = []
-    after, looked_at = "", 0
-    while True:
-        found = browse.find_workflows(options["state"], after=after, limit=limit - len(rows))
-        rows += found.rows
-        after, looked_at = found.following, looked_at + found.looked_at
-        if not after or len(rows) >= limit:
-            break
+    found = operations.workflows(options["state"], limit=limit_of(options))
+    rows = found.rows
     lines = [[info.id, plain(info.name, 40), info.kind, *standing(info), iso(info.created_at)] for info in rows]
     text = table(["id", "name", "kind", "state", "steps ended", "since"], lines) if lines else ""
-    said = f"Shown: {len(rows)}. Checked: {looked_at} of {counted(found.total, 'workflow')}."
+    said = f"Shown: {len(rows)}. Checked: {found.looked_at} of {counted(found.total, 'workflow')}."
     return CommandResult([browse.workflow_payload(info) for info in rows], f"{text}\n{said}".strip())
 
 
@@ -70,9 +63,8 @@ def workflow(options: Mapping[str, Any]) -> CommandResult:
 
 
 def show(options: Mapping[str, Any]) -> CommandResult:
-    limit = limit_of(options)
     info = browse.workflow(options["id"])
-    rows = browse.batch_jobs(info, limit=limit).rows if info.kind == "batch" else browse.steps(info.id, limit=limit)
+    rows = operations.steps(info.id, limit=limit_of(options))
     stopping = browse.stopping_steps(info.id)
     jobs = browse.jobs_of([*rows, *stopping])
     data = browse.workflow_payload(info) | {

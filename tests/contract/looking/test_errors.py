@@ -8,7 +8,7 @@ import pytest
 
 from django_jobs.browse import error_key
 from django_jobs.core.values import Attempt, Claim, Ended
-from django_jobs.operations import errors
+from django_jobs.operations import error_inbox
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.errors import MOST_ERRORS, KeptError
@@ -170,9 +170,9 @@ def test_one_error_is_found_among_many_without_reading_the_others(
     use_store(store)
     id, client = error_key("E: f7"), store.transport.client
     before = client.info("stats")["total_net_output_bytes"]
-    error = errors.find(id)
+    error = error_inbox.find(id)
     sent = client.info("stats")["total_net_output_bytes"] - before
     assert error is not None
     assert (error.frame, error.seen.number) == ("f7", 10)
     assert sent < 30_000  # one of 500 entries of a kilobyte takes 5,000
-    assert errors.find(error_key("E: f100")) is None
+    assert error_inbox.find(error_key("E: f100")) is None

@@ -43,7 +43,7 @@ from django_jobs.compat.celery.missing import CALL_OPTIONS, EXCEPTIONS, NAMES, S
 from django_jobs.compat.celery.schedules import entries
 from django_jobs.core import registry
 from django_jobs.exceptions import InvalidArguments, InvalidJob, JobNotFound, StoreUnavailable, UnknownQueue
-from django_jobs.operations import errors, relay
+from django_jobs.operations import error_inbox, relay
 from django_jobs.schedules.entry import ScheduleEntry, check_entry
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
@@ -319,7 +319,7 @@ def test_a_failure_that_is_retried_is_one_error_and_is_searched_for_by_its_class
     assert len(operations.jobs("state:retry error:ConnectionError").jobs) == 1
     run(jobs)
     assert result.state == "FAILURE"
-    (error,) = errors.inbox().errors
+    (error,) = error_inbox.inbox().errors
     assert (error.type, error.seen.number) == ("ConnectionError", 3)
     assert "test_layer.py" in error.frame
 

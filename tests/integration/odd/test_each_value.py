@@ -18,7 +18,7 @@ from django_jobs.browse.timeline import timeline
 from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.formatting import exact, moment
-from django_jobs.operations import bulk, errors, releases, searching
+from django_jobs.operations import bulk, error_inbox, releases, searching
 from django_jobs.operations.diagnosis import problems_of
 from django_jobs.schedules.listing import described
 from django_jobs.schedules.scheduler import Periodic
@@ -54,10 +54,10 @@ def sendable(value: Any) -> None:
 
 
 def look_at_errors() -> None:
-    for error in errors.inbox(["default"]).errors:
+    for error in error_inbox.inbox(["default"]).errors:
         sendable([error.as_json(), error.messages])
         moment(error.seen.last), exact(error.seen.first), sparkline(error, store_day())
-        errors.decide(error, by="ada", state="resolved")
+        error_inbox.decide(error, by="ada", state="resolved")
 
 
 def look_at_job(store: Store, id: str) -> None:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.db import transaction
+from django.test import override_settings
 
-from django_jobs import operations, signals
+from django_jobs import archive, operations, signals
+from django_jobs.conf import raw_setting
 from django_jobs.core.values import State
+from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.events.receivers import here
-from django_jobs.exceptions import CorruptRecord, InvalidArguments, InvalidQuery, JobNotFound, UnknownJob, UnknownQueue
+from django_jobs.exceptions import (
+    CorruptRecord,
+    InvalidArguments,
+    InvalidQuery,
+    JobNotFound,
+    UnknownJob,
+    UnknownQueue,
+    UnknownSchedule,
+)
+from django_jobs.models import Schedule
 from django_jobs.serialization.payloads import HIDDEN
+from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from tests.integration.console.workflows.flows import batch, order
 from tests.support.console_data import Filler
 
 
@@ -145,3 +164,74 @@ def test_your_own_code_reads_and_does_what_the_command_shows_and_does(filler: Fi
         operations.retry("name:shop.send_receipt")
     with pytest.raises(ValueError, match="does not apply"):
         operations.apply("cancel", "state:dead")
+
+
+def printed(*words: str) -> Any:
+    out = StringIO()
+    call_command("jobs", *words, "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+@pytest.mark.django_db
+def test_errors_and_findings_are_judged_by_your_own_code(console_store: Store, filler: Filler) -> None:
+    filler.make(State.DEAD, error="The card was refused")
+    (error,) = operations.errors()
+    assert [each.as_json() for each in operations.errors()] == printed("errors")
+    decided = operations.decide(error, by="bot", state="resolved", note="The bank mends it.")
+    assert (error.state, decided.state, decided.note) == ("new", "resolved", "The bank mends it.")
+    assert operations.error(error.id) == decided
+    assert operations.error("nothing") is None
+    with pytest.raises(FrozenInstanceError):
+        error.frame = "changed"  # type: ignore[misc]
+
+    found = operations.findings()
+    operations.acknowledge(found, console_store.now() + 60_000, by="bot", reason="known")
+    assert operations.findings() == []
+    operations.withdraw([each.key for each in found])
+    assert operations.findings() == found
+
+
+@pytest.mark.django_db
+def test_workflows_and_schedules_are_seen_and_moved_by_your_own_code(console_store: Store, settings: Any) -> None:
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "ON_COMMIT": False}
+    use_store(console_store)
+    stopped, waiting = order(console_store, dead="packed"), batch(console_store, "a", "b")
+    assert {each.id for each in operations.workflows().rows} == {stopped, waiting}
+    assert [each.id for each in operations.workflows("stopped").rows] == [stopped]
+    assert operations.workflow(stopped).stopped_by == {"dead": 1}
+    assert [step.name for step in operations.steps(stopped)] == ["paid", "packed", "invoiced", "mailed"]
+    assert len(operations.steps(waiting, limit=1)) == 1
+    assert [each["id"] for each in printed("workflows", "--state", "stopped")] == [stopped]
+
+    Schedule.objects.create(name="nightly", job="shop.send_receipt", cron="0 3 * * *", args=[1])
+    handle = operations.run_schedule("nightly")
+    assert operations.job(handle.id).state is State.QUEUED
+    operations.pause_schedule("nightly")
+    assert [(each.kind, each.name) for each in operations.paused()] == [("schedule", f"db:{Schedule.objects.get().pk}")]
+    operations.resume_schedule("nightly")
+    assert operations.paused() == []
+    with pytest.raises(UnknownSchedule, match="weekly"):
+        operations.run_schedule("weekly")
+
+
+@pytest.mark.django_db
+def test_what_is_kept_beside_the_jobs_is_read_by_your_own_code(console_store: Store, filler: Filler) -> None:
+    id = filler.make(State.DEAD, tags="red")
+    assert [(each.tag, each.jobs) for each in operations.tags("dead")] == [("red", 1)]
+    assert sum(operations.charts().values["dead"]) == 1
+    assert operations.charts(queue="nothing").period == "hour"
+    operations.apply("delete", f"state:dead id:{id}", by="bot")
+    assert [(each.user, each.moved) for each in operations.bulk_operations()] == [("bot", 1)]
+    printed("pause", "default")
+    assert [each.verb for each in operations.history(limit=1)] == ["pause"]
+    assert operations.history(user="nobody") == []
+    cancelled = operations.job(filler.make(State.CANCELLED))
+    with override_settings(DJANGO_JOBS={**raw_setting(), "ARCHIVE": {"DAYS": 1}}):
+        archive.write([cancelled])
+        assert [each.state for each in operations.archived_jobs("state:cancelled").jobs] == [State.CANCELLED]
+    with override_settings(DJANGO_JOBS={**raw_setting(), "OUTBOX": True}), transaction.atomic():
+        enqueue_by_name("shop.send_receipt", [1])
+        (entry,) = operations.outbox()
+        assert operations.outbox(held=True) == []
+        assert operations.delete_entries([entry["id"]]).missing == []
+        assert operations.send_entries([entry["id"]]).missing == [entry["id"]]

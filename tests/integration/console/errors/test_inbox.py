@@ -14,7 +14,7 @@ from django_jobs.conf.release import release
 from django_jobs.core.values import Attempt, Ended, State
 from django_jobs.execution.executor import Executor
 from django_jobs.models.audit import AuditEntry
-from django_jobs.operations import errors, releases
+from django_jobs.operations import error_inbox, releases
 from django_jobs.operations.diagnosis.failing import failing_types
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
@@ -36,8 +36,8 @@ def fail(filler: Filler, error: str = "no", *, release: str = "", frame: str = F
     return claim.id
 
 
-def the_error() -> errors.Error:
-    (error,) = errors.inbox().errors
+def the_error() -> error_inbox.Error:
+    (error,) = error_inbox.inbox().errors
     return error
 
 
@@ -54,17 +54,17 @@ def test_one_cause_is_one_row_over_all_queues_and_types(filler: Filler, clock: C
     assert second["types"] == {"shop.send_receipt": 1, "shop.charge_card": 1}
     assert second["queues"] == {"default": 1, "mail": 1}
     assert sum(second["days"].values()) == 2
-    found = errors.find(second["id"])
+    found = error_inbox.find(second["id"])
     assert found is not None
     assert [each["id"] for each in as_json("errors", "--queue", "mail")] == [second["id"]]
     assert FRAME in jobs("errors")
-    assert errors.find("0" * 16) is None
+    assert error_inbox.find("0" * 16) is None
 
 
 def test_its_jobs_are_those_of_the_filter_and_it_outlives_them(filler: Filler, root: Client) -> None:
     id = fail(filler)
     fail(filler, frame="elsewhere")
-    error = next(each for each in errors.inbox().errors if each.frame == FRAME)
+    error = next(each for each in error_inbox.inbox().errors if each.frame == FRAME)
     page = root.get(f"{BASE}errors/{error.id}/").text
     assert id in page
     listed = root.get(f"{BASE}jobs/dead/?error={error.id}").text
@@ -128,13 +128,13 @@ def test_a_fix_that_runs_already_counts_as_newer_and_so_does_everything_without_
     clock.advance(1000)
     fail(filler, release="v2")
     assert the_error().came_back == "v2"
-    filler.store.update_document(errors.DOCUMENT, dict.fromkeys(filler.store.get_document(errors.DOCUMENT)))
+    filler.store.update_document(error_inbox.DOCUMENT, dict.fromkeys(filler.store.get_document(error_inbox.DOCUMENT)))
     fail(filler, frame="other")
-    other = next(each for each in errors.inbox().errors if each.frame == "other")
+    other = next(each for each in error_inbox.inbox().errors if each.frame == "other")
     jobs("errors", "resolve", other.id)
     clock.advance(1000)
     fail(filler, frame="other")
-    assert errors.find(other.id).state == "new"  # type: ignore[union-attr]
+    assert error_inbox.find(other.id).state == "new"  # type: ignore[union-attr]
 
 
 def test_an_ignored_error_stays_ignored_and_each_decision_is_audited(filler: Filler, clock: Clock) -> None:
@@ -190,7 +190,7 @@ def test_messages_are_for_those_who_may_see_arguments(filler: Filler, person: Ca
 
 def test_hostile_values_are_shown_as_text(filler: Filler, root: Client, console_store: Store) -> None:
     fail(filler, MARKUP, release=MARKUP[:190], frame=f"{MARKUP} {MARKUP}")
-    console_store.update_document(errors.DOCUMENT, {"x": 5, "y": ["resolved", 1], the_error().signature: "odd"})
+    console_store.update_document(error_inbox.DOCUMENT, {"x": 5, "y": ["resolved", 1], the_error().signature: "odd"})
     key = console_store.keys.of("default")["errors"]
     for n, value in enumerate(
         (b"\xff", b"1\t2\t3\t\t{}", b"9999999999999999\t1\t1\t\t{}", b"1\t2\t3\t\t[" + b"[" * 5000)
@@ -203,8 +203,8 @@ def test_hostile_values_are_shown_as_text(filler: Filler, root: Client, console_
     as_json("errors")
 
 
-def the_errors() -> list[errors.Error]:
-    return errors.inbox().errors
+def the_errors() -> list[error_inbox.Error]:
+    return error_inbox.inbox().errors
 
 
 def test_more_errors_than_are_remembered_are_bounded_and_said(filler: Filler, root: Client, clock: Clock) -> None:
@@ -216,7 +216,7 @@ def test_more_errors_than_are_remembered_are_bounded_and_said(filler: Filler, ro
         ended = [Ended(claim, "bury", log) for claim, log in zip(filler.claim(limit=200), logs, strict=True)]
         store.settle("default", ended)
         clock.advance(1)
-    inbox = errors.inbox()
+    inbox = error_inbox.inbox()
     assert 400 <= len(inbox.errors) <= 500
     assert inbox.forgotten == MANY - len(inbox.errors)
     page = root.get(f"{BASE}errors/").text

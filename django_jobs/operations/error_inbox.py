@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -36,7 +36,7 @@ class Decision(NamedTuple):
     release: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Error:
     """One error: its exception and the place in the project's code, over all queues.  Times in ms."""
 
@@ -149,12 +149,11 @@ def _added_up(
             error = Error(
                 error_key(each.signature), each.signature, each.type, each.frame, shape, each.seen, each.first_release
             )
-            found[each.signature] = error
-            error.decision = _read(decided.get(each.signature))
+            error = replace(error, decision=_read(decided.get(each.signature)))
         else:
-            if each.seen.first < error.seen.first:
-                error.first_release = each.first_release
-            error.seen = error.seen.plus(each.seen)
+            first = each if each.seen.first < error.seen.first else error
+            error = replace(error, first_release=first.first_release, seen=error.seen.plus(each.seen))
+        found[each.signature] = error
         for number, part in each.days.items():
             day = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date()
             error.days[day] = error.days.get(day, 0) + part.number
@@ -166,20 +165,16 @@ def _added_up(
         for source, target in ((each.releases, error.releases), (each.messages, said)):
             for key, part in source.items():
                 target[key] = target[key].plus(part) if key in target else part
-    for signature, error in found.items():
-        said = messages[signature]
-        error.messages = sorted(said, key=lambda text: -said[text].last)
-        error.came_back = _came_back(error, known)
-        if not (arguments and all(map(is_open, error.types))):
-            _hide(error)
-    return list(found.values())
+    return [_judged(error, messages[signature], known, arguments) for signature, error in found.items()]
 
 
-def _hide(error: Error) -> None:
-    """Messages may quote arguments, and so may the signature of an error that has no frame."""
-    error.messages = []
-    if not error.frame:
-        error.shape = "…"
+def _judged(error: Error, said: Mapping[str, Seen], known: Mapping[str, int], arguments: bool) -> Error:
+    """Return the error with its messages, and with whether it came back.  Messages may quote arguments, and so may what
+    stands for the place of an error that has no frame: they are shown to those who may see the arguments."""
+    error = replace(error, came_back=_came_back(error, known))
+    if arguments and all(map(is_open, error.types)):
+        return replace(error, messages=sorted(said, key=lambda text: -said[text].last))
+    return error if error.frame else replace(error, shape="…")
 
 
 def _came_back(error: Error, known: Mapping[str, int]) -> str | None:
@@ -213,10 +208,10 @@ def _read(value: Any) -> Decision | None:
 # -- acts ------------------------------------------------------------------------
 
 
-def decide(error: Error, *, by: str, state: State | None = None, note: str | None = None) -> None:
+def decide(error: Error, *, by: str, state: State | None = None, note: str | None = None) -> Error:
     """Resolve or ignore an error, let it be new again, or write a note about it.  What is not given stays as it is.
 
-    The caller writes the audit log.  Raises ValueError for a note that is too long."""
+    Returns the error as it is now.  The caller writes the audit log.  Raises ValueError for a note that is too long."""
     if note is not None and len(note) > LONGEST_NOTE:
         raise ValueError(f"A note has at most {LONGEST_NOTE} characters.")
     before, now = error.decision, get_store().now()
@@ -226,10 +221,11 @@ def decide(error: Error, *, by: str, state: State | None = None, note: str | Non
     else:
         known = releases()
         at, release = now, max(error.releases, key=lambda name: _order(name, error, known), default="")
-        error.came_back = None
+        error = replace(error, came_back=None)
     said = clean(note, LONGEST_NOTE * 4) if note is not None else error.note
-    error.decision = Decision(state, said, by, at, release)
-    get_store().update_document(DOCUMENT, _over(error.signature) | {error.signature: list(error.decision)})
+    decision = Decision(state, said, by, at, release)
+    get_store().update_document(DOCUMENT, _over(error.signature) | {error.signature: list(decision)})
+    return replace(error, decision=decision)
 
 
 def _over(signature: str) -> dict[str, None]:
