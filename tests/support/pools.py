@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +19,7 @@ from tests.support.checker import Verdict, judge
 from tests.support.fsck import fsck
 from tests.support.ledger import Ledger
 from tests.support.prepared import Process, start
-from tests.support.processes import catches, children_of, die_with_parent, is_alive, send_signal
+from tests.support.processes import catches, children_of, is_alive, send_signal
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,29 +190,24 @@ class Producer:
     """A process that enqueues."""
 
     def __init__(self, site: Site, extra: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.survival.project.produce"],
-            env={**site.environment(), **extra},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            text=True,
-            preexec_fn=die_with_parent,
-        )
-
+        theirs, ours = os.pipe()
+        answers, output = os.pipe()
+        environment = {**site.environment(), **extra}
+        new = "SURVIVAL_CLOCK" in environment
+        self.process = start([], environment, output, input=theirs, module="tests.survival.project.produce", new=new)
+        for fd in (theirs, output):
+            os.close(fd)
+        self._stdin, self._stdout = os.fdopen(ours, "w"), os.fdopen(answers)
         self._asked = 0
         self._requests: Queue[str] = Queue()
         self._answers: Queue[str] = Queue()
         Thread(target=self._talk, daemon=True).start()
 
     def _talk(self) -> None:
-        stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None
-        assert stdout is not None
         with suppress(OSError, ValueError):
             while True:
-                print(self._requests.get(), file=stdin, flush=True)
-                self._answers.put(stdout.readline())
+                print(self._requests.get(), file=self._stdin, flush=True)
+                self._answers.put(self._stdout.readline())
 
     def ask(self, job: str, ids: list[str], *args: Any, queue: str | None = None) -> None:
         """Begin to enqueue; `answer` waits for the end."""
@@ -245,7 +238,6 @@ class Producer:
         """End it."""
         self.process.kill()
         self.process.wait(60)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # what was not written any more
-                    pipe.close()
+        for pipe in (self._stdin, self._stdout):
+            with suppress(OSError):  # what was not written any more
+                pipe.close()

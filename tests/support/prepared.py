@@ -2,8 +2,9 @@
 
 A test of a worker starts `python -m django runworkers`, and most of what that costs the processor is the import of
 Django and its dependencies.  So each process of pytest keeps one process that has imported them (nothing of this
-package, and no settings), and forks it for each worker.  The fork gets the arguments, environment, folder and output
-that a new interpreter would get, and ends as an interpreter ends.
+package, whose loggers `LOGGING` would disable, and no settings), and forks it for each worker.  The fork gets the
+arguments, environment, folder and output that a new interpreter would get, and ends as an interpreter ends.  Producers
+start in the same way.
 
 Such a fork does not show that the interpreter starts, nor that each worker has another hash seed.  `DOSE=long` and
 the session `oldest`, which continuous integration runs, therefore start new interpreters everywhere: see `start`.
@@ -15,6 +16,7 @@ import atexit
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -73,21 +75,30 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-def start(arguments: Sequence[str], environment: dict[str, str], output: int, *, new: bool = False) -> Process:
-    """Start `python -m django ARGUMENTS` with exactly this environment and all output in one file.
+def start(
+    arguments: Sequence[str],
+    environment: dict[str, str],
+    output: int,
+    *,
+    input: int | None = None,
+    module: str = "django",
+    new: bool = False,
+) -> Process:
+    """Start `python -m MODULE ARGUMENTS` with exactly this environment and all output in one file.
 
-    `new`: in a new interpreter whatever the dose, for settings that change a module of Python (a clock that is
-    wrong)."""
+    `input`: its standard input; what it says of errors then does not go to the output.  `new`: in a new interpreter
+    whatever the dose, for settings that change a module of Python (a clock that is wrong)."""
     if new or NEW or not hasattr(os, "fork"):
         return subprocess.Popen(
-            [sys.executable, *FLAGS, "-m", "django", *arguments],
+            [sys.executable, *FLAGS, "-m", module, *arguments],
             env=environment,
+            stdin=input,
             stdout=output,
-            stderr=output,
+            stderr=output if input is None else None,
             cwd=ROOT,
             preexec_fn=die_with_parent,
         )
-    return _source().fork(arguments, environment, output)
+    return _source().fork([module, *arguments], environment, output, input)
 
 
 class Forked:
@@ -160,14 +171,17 @@ class Source:
         self._socket, self._lock = ours, Lock()
         atexit.register(self._close)
 
-    def fork(self, arguments: Sequence[str], environment: dict[str, str], output: int) -> Forked:
-        """Start one."""
+    def fork(
+        self, arguments: Sequence[str], environment: dict[str, str], output: int, input: int | None = None
+    ) -> Forked:
+        """Start one; the first argument is the module."""
         read, write = os.pipe()
         try:
             ignored = [number for number in INHERITED if signal.getsignal(number) == signal.SIG_IGN]
             request = json.dumps([list(arguments), environment, ignored]).encode()
             with self._lock:
-                socket.send_fds(self._socket, [len(request).to_bytes(4)], [output, write])
+                fds = [output, write] if input is None else [output, write, input]
+                socket.send_fds(self._socket, [len(request).to_bytes(4)], fds)
                 self._socket.sendall(request)
                 pid = int.from_bytes(_exactly(self._socket, 4))
         finally:
@@ -212,10 +226,10 @@ def _serve(link: socket.socket) -> list[str]:
             _reap(children)
         if link.fileno() not in ready:
             continue
-        head, fds, _, _ = socket.recv_fds(link, 4, 2)
+        head, fds, _, _ = socket.recv_fds(link, 4, 3)
         if not head:
             sys.exit()
-        output, end = fds
+        output, end, *inputs = fds
         arguments, environment, ignored = json.loads(_exactly(link, int.from_bytes(head)))
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         pid = os.fork()
@@ -226,10 +240,11 @@ def _serve(link: socket.socket) -> list[str]:
             for fd in (woken, wake, end, *children.values()):
                 os.close(fd)
             link.close()
-            _become(environment, output, ignored)
+            _become(environment, output, inputs, ignored)
             return list(arguments)
         children[pid] = end
-        os.close(output)
+        for fd in (output, *inputs):
+            os.close(fd)
         link.sendall(pid.to_bytes(4))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
 
@@ -245,13 +260,17 @@ def _reap(children: dict[int, int]) -> None:
             os.close(end)
 
 
-def _become(environment: dict[str, str], output: int, ignored: Sequence[int]) -> None:
+def _become(environment: dict[str, str], output: int, inputs: Sequence[int], ignored: Sequence[int]) -> None:
     die_with_parent()
     for number in INHERITED:
         default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in ignored else default)
+    for fd in inputs:
+        os.dup2(fd, 0)
+        os.close(fd)
     os.dup2(output, 1)
-    os.dup2(output, 2)
+    if not inputs:
+        os.dup2(output, 2)
     os.close(output)
     os.environ.clear()
     os.environ.update(environment)
@@ -261,11 +280,9 @@ def _main(fd: int) -> Any:
     for name in IMPORTS:
         with suppress(ImportError):
             importlib.import_module(name)
-    arguments = _serve(socket.socket(fileno=fd))
-    from django.core.management import execute_from_command_line
-
-    sys.argv = ["django", *arguments]
-    execute_from_command_line(sys.argv)
+    module, *arguments = _serve(socket.socket(fileno=fd))
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__")
 
 
 if __name__ == "__main__":

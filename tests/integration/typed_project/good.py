@@ -42,6 +42,8 @@ def use() -> None:
     assert_type(export.enqueue(7).wait(), list[str])
     assert_type(fetch.enqueue("a").wait(), bytes)
     assert_type(fetch_slowly.enqueue("a").wait(), bytes)
+    assert_type(export.using(queue="mail").enqueue_in(5, rows=7), JobHandle[list[str]])
+    assert_type(count.enqueue_unique_by_key_in("key", 5, "a"), JobHandle[int] | None)
     send.enqueue_many([(1,), {"order_id": 2}])
     get_job("x").refresh()
 

@@ -127,18 +127,17 @@ def test_a_call_takes_20_ms_of_the_servers_time_at_most_on_average(many_groups: 
         lambda: store.listed(NAMES, State.DEAD, 50),
     ):
         # Processor time varies by half with what else the processor does: both are taken at the same moment.
-        found = [
-            (cost(store, call, times=1), cost(store, lambda: store.transport.client.eval(TWENTY_MS, 0), times=1))
-            for _ in range(5)
-        ]
-        assert min(spent.there / spent.commands / measure.there for spent, measure in found) <= 1, found
+        found: list[tuple[Cost, Cost]] = []
+        while not found or found[-1][0].there / found[-1][0].commands > found[-1][1].there:
+            assert len(found) < 5, found
+            measure = cost(store, lambda: store.transport.client.eval(TWENTY_MS, 0), times=1)
+            found.append((cost(store, call, times=1), measure))
 
 
 @pytest.mark.timed
 def test_pages_over_70_000_groups_cost_30_commands_at_most(many_groups: Store, root: Client) -> None:
     everything = cost(many_groups, lambda: many_groups.failure_groups(NAMES, State.DEAD))
     usual = cost(many_groups, lambda: root.get(f"{BASE}jobs/dead/?queue=tenant-100"))
-    pages: list[str] = []
     key = browse.error_key(f"killed: {reason(0)}")
     for page, number in (
         ("jobs/dead/", 70_000),
@@ -153,10 +152,13 @@ def test_pages_over_70_000_groups_cost_30_commands_at_most(many_groups: Store, r
         ("jobs/dead/?tag=c-07", 3_500),
         ("jobs/dead/?tag=all", 70_000),
     ):
-        of_page = cost(many_groups, lambda page=page: pages.append(root.get(BASE + page).text), times=2)
-        assert f"{number:,}" in pages[-1], page
+        pages: list[str] = []
+        of_page = cost(many_groups, lambda page=page, pages=pages: pages.append(root.get(BASE + page).text), times=1)
+        assert f"{number:,}" in pages[0], page
         assert of_page.commands <= MOST, page
-        assert of_page.here < 1.25 * (usual.here + everything.here), (page, of_page, usual, everything)  # noise
+        if of_page.here >= 1.25 * (usual.here + everything.here):  # once may be noise
+            of_page = cost(many_groups, lambda page=page: root.get(BASE + page), times=2)
+        assert of_page.here < 1.25 * (usual.here + everything.here), (page, of_page, usual, everything)
 
 
 def test_a_queue_that_has_nothing_for_the_page_is_passed_over_with_one_look(many_groups: Store) -> None:
