@@ -27,6 +27,7 @@ from django_jobs.worker.retry import cut_off
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.embedded import pytest_sessionfinish
 from tests.support.backends.servers import running_redis
+from tests.support.emptied import _emptied
 from tests.support.pace import SECONDS, Pace
 from tests.support.second_chance import pytest_configure
 from tests.support.side_by_side import (
@@ -38,6 +39,7 @@ from tests.support.side_by_side import (
 )
 
 __all__ = [
+    "_emptied",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_configure_node",
