@@ -273,7 +273,7 @@ def test_waiting_for_3000_steps_takes_few_reads_and_fewer_while_nothing_happens(
             nothing.enqueue_many([()] * 3000)
         id = batch.id
     monkeypatch.setattr(redis_store, "end_of", lambda *_: Future())
-    watch = Watch(redis_store, id)
+    watch = Watch(redis_store, id, None)
     assert watch.look()
     calls.clear()
     found = [watch.look() for _ in range(8)]

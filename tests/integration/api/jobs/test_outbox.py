@@ -25,14 +25,14 @@ def _outbox(api: Api, settings: Any) -> None:
 
 
 def test_entries_are_listed_page_by_page_with_sensitive_arguments_masked(api: Api) -> None:
-    handle = work.charge.enqueue("4111", amount=3)
+    handle = work.charge.enqueue("4111 1111", amount=3)
     entries = [kept.entry(handle), *(kept.entry(work.greet.enqueue(str(n)), reason="why") for n in range(2))]
     first = api.get("v1/outbox?limit=2").json()
     assert [each["id"] for each in first["entries"]] == entries[:2]
     assert api.get(f"v1/outbox?cursor={first['cursor']}").json()["cursor"] is None
     shown = first["entries"][0]
     assert (shown["kind"], shown["key"], shown["name"], shown["held"]) == ("job", handle.id, "tests.charge", False)
-    assert "4111" not in str(shown)
+    assert "4111 1111" not in str(shown)
     assert first["entries"][1]["data"] == ["0"]
     assert [each["id"] for each in api.get("v1/outbox?held=true").json()["entries"]] == entries[1:]
     assert [each["id"] for each in api.get("v1/outbox?held=false").json()["entries"]] == entries[:1]

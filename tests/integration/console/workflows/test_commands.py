@@ -79,7 +79,7 @@ def test_retry_lets_it_go_on(store):
 def test_a_step_that_may_have_started_is_retried_only_with_yes(store):
     id = flows.charged_and_dead(store)
     assert "card" in jobs("workflow", id)
-    assert "4111" not in jobs("workflow", id)
+    assert "4111 1111" not in jobs("workflow", id)
     data = as_json("workflow", id, "--retry", code=1)
     assert (data["moved"], data["held"]) == (0, [f"{id}.0"])
     assert "repeat with --yes" in jobs("workflow", id, "--retry", code=1)
