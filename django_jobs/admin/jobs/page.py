@@ -185,7 +185,7 @@ def waited(info: JobInfo, job: Job) -> int | None:
 def shown_now(info: JobInfo, job: Job) -> dict[str, str]:
     """Return what a form sends back, so that it changes no more than its page showed.  The arguments are keyed: a plain
     digest would let readers guess those that are hidden from them."""
-    keyed = salted_hmac(__name__, job.args).hexdigest()
+    keyed = salted_hmac(__name__, job.args, algorithm="sha256").hexdigest()
     return {"state": info.state.value, "as_of": str(get_store().now()), "was": keyed}
 
 
