@@ -228,11 +228,11 @@ class WorkflowHandle:
     async def await_result(self, timeout: float | None = None) -> Any:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
         until = None if timeout is None else time.monotonic() + timeout
-        # A read needs a thread until the store answers; no thread is held after that.  The outbox is read as everything
-        # else in the database: on Django's thread for sync code.
-        on_djangos = self._kept is not None
+        # A read needs a thread until the store answers; no thread is held after that.  What may look into the outbox
+        # runs on Django's thread for sync code, as all that reads the database: another's connection would stay open.
+        on_djangos = self._kept is not None or bool(get_settings().outbox)
         watch = await sync_to_async(self._watch, thread_sensitive=on_djangos)()
-        look = sync_to_async(watch.look, thread_sensitive=on_djangos)
+        look = sync_to_async(watch.look, thread_sensitive=self._kept is not None)
         while (found := await look()) is not None:
             if found.end is not None:
                 try:

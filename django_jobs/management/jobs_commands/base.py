@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from django_jobs.archive.rows import as_aware
 from django_jobs.formatting import plain
@@ -19,16 +18,6 @@ from django_jobs.models.audit import Act
 
 #: Maximum of `--limit`; for more, use the HTTP API's cursors.
 MOST = 10_000
-
-
-class JobsCommand(BaseCommand):
-    """A command that works where its output is closed (`>&-`), as where nobody reads it (`| head`)."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        for name in ("stdout", "stderr"):
-            if getattr(sys, name) is None:
-                setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-        super().__init__(*args, **kwargs)
 
 
 class CommandResult(NamedTuple):
