@@ -31,6 +31,7 @@ from django_jobs.operations.error_inbox import Error, decide
 from django_jobs.operations.kept import delete as delete_entries
 from django_jobs.operations.kept import send as send_entries
 from django_jobs.operations.matching import Listed, first
+from django_jobs.outbox import in_outbox
 from django_jobs.paused import Paused, pauses
 from django_jobs.samples.times import PERIODS, RunTimes
 from django_jobs.schedules import Day, days, entries
@@ -103,15 +104,17 @@ def job(id: str, queue: str = "") -> JobInfo:
 
 def find(id: str, queue: str = "", *, archived: bool = True) -> tuple[JobInfo, bool]:
     """Return the same, and whether it comes from the archive.  Raises JobNotFound."""
-    info = None
+    info, waits = None, ""
     with suppress(PayloadError):  # an id with half of a surrogate pair: no job has it
         info = browse.find(id, [queue] if queue else browse.queue_names())
         if info is not None:
             return info, False
         if archived and get_settings().archive is not None:
             info = archive.find(id, queue or None)
+        if info is None:
+            waits = in_outbox(id)
     if info is None:
-        raise JobNotFound(f"There is no job {id!r}. It may have left the history.")
+        raise JobNotFound(f"There is no job {id!r}.{waits or ' It may have left the history.'}")
     return info, True
 
 

@@ -11,7 +11,7 @@ from django.db.models import Count, Min, Q
 
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import PayloadError, StoreUnavailable
-from django_jobs.outbox.entries import rows, time_in
+from django_jobs.outbox.entries import EntryKind, rows, time_in
 
 Found = TypeVar("Found")
 
@@ -54,6 +54,14 @@ def accepted(stored: Callable[[], Found | None], kept: Callable[[], Found | None
     if found is not None or not get_settings().outbox or (found := kept()) is not None:
         return found
     return stored()  # it may have been sent between the two looks
+
+
+def in_outbox(*ids: str, **wanted: Any) -> str:
+    """Return a sentence for an error about jobs that the store does not have: which are still in the outbox, with these
+    values; "" if none is.  Raises as `find_row` does."""
+    found = [row for id in ids if (row := find_row("data", kind=EntryKind.JOB, key=id, **wanted)) is not None]
+    entries = ", ".join(f"{row.key} (entry {row.pk})" for row in found)
+    return f" In the outbox, from which a worker sends it: {entries}. See `manage.py jobs outbox`." if found else ""
 
 
 def find_row(*deferred: str, **wanted: Any) -> Any:

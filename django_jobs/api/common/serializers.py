@@ -14,6 +14,7 @@ from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import JobInfo
+from django_jobs.outbox import in_outbox
 from django_jobs.remote import known
 from django_jobs.remote.data import plain
 from django_jobs.serialization.payloads import job_payload
@@ -58,10 +59,9 @@ def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple
     """Return the job, waiting, running or finished, and whether it comes from the archive.  Raises Problem 404."""
     found = look(id, name=name, queue=queue)
     if found is None:
-        raise Problem(
-            Kind.NO_JOB,
-            f"There is no job {id!r}{f' of type {name!r}' if name else ''}; it may have left the history.",
-        )
+        of_type = {} if name is None else {"name__in": registry.names_of(name)}
+        waits = in_outbox(id, **of_type) or " It may have left the history."
+        raise Problem(Kind.NO_JOB, f"There is no job {id!r}{f' of type {name!r}' if name else ''}.{waits}")
     return found
 
 

@@ -37,6 +37,7 @@ from django_jobs.enqueueing.sending import end_late
 from django_jobs.enqueueing.submit import submit
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.operations import diagnosis
+from django_jobs.outbox import in_outbox
 from django_jobs.serialization.arguments import canonical, load
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
@@ -167,7 +168,8 @@ def get_job_by_id(request: HttpRequest, id: Name, wait: Wait = 0) -> JsonRespons
         principal = required_again(request)
         found = look(id, knows=principal.knows)
     if found is None:
-        raise Problem(Kind.NO_JOB, f"There is no job {id!r} that {principal.name!r} may see.")
+        waits = "" if principal.jobs else in_outbox(id)
+        raise Problem(Kind.NO_JOB, f"There is no job {id!r} that {principal.name!r} may see.{waits}")
     return JsonResponse(shown(found[0], principal, archived=found[1]))
 
 

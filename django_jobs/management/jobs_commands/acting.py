@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_jobs import browse, operations
+from django_jobs import browse, operations, outbox
 from django_jobs.browse import Match
 from django_jobs.core.values import WAITING, JobInfo, State
 from django_jobs.exceptions import JobNotFound
@@ -139,7 +139,8 @@ def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> CommandRes
     found = {id: browse.find(id, names) for id in ids}
     missing = [id for id, info in found.items() if info is None]
     if len(missing) == len(found):
-        raise JobNotFound(f"No such job: {', '.join(missing)}. It may have left the history.")
+        waits = outbox.in_outbox(*missing) or " It may have left the history."
+        raise JobNotFound(f"No such job: {', '.join(missing)}.{waits}")
     done = operations.Done()
     for info in found.values():
         if info is not None:

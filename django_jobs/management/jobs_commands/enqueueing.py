@@ -9,13 +9,12 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_jobs import browse, operations
+from django_jobs import operations
 from django_jobs.conf import get_settings
 from django_jobs.core.options.declared import MAX_PRIORITY
 from django_jobs.core.values import Added
 from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.enqueueing.submit import enqueue_by_name
-from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.models import audit
 from django_jobs.serialization.arguments import dump
@@ -64,9 +63,7 @@ def enqueue(options: Mapping[str, Any]) -> CommandResult:
 
 
 def edit(options: Mapping[str, Any]) -> CommandResult:
-    info = browse.find(options["id"], [options["queue"]] if options["queue"] else browse.queue_names())
-    if info is None:
-        raise JobNotFound(f"No such job: {options['id']}. It may have left the history.")
+    info, _ = operations.find(options["id"], options["queue"], archived=False)
     call = json.loads(dump(*read_call(options["call"])))
     changed = operations.edit(info.queue, info.id, *call)
     facts = {"ids": [[info.queue, info.id]], **audit.edit_details(info, call)}

@@ -18,7 +18,7 @@ from django_jobs.exceptions import JobsError
 from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
 from django_jobs.models import audit
-from django_jobs.operations import diagnosis, error_inbox
+from django_jobs.operations import check_queue, diagnosis, error_inbox
 from django_jobs.operations.diagnosis import acknowledged_text, problems_of, told, too_slow
 from django_jobs.remote import pull_queues
 from django_jobs.serialization.checked import list_of
@@ -160,6 +160,8 @@ def job_errors(options: Mapping[str, Any]) -> CommandResult:
             raise CommandError(str(wrong)) from wrong
         done = audit.Act(act, audit.ObjectKind.ERROR, error.subject, {"reason": text})
         return CommandResult(error.as_json(), f"{plain(error.subject, 200)}: {error.state}", acts=[done])
+    for queue in options["queue"] or ():
+        check_queue(queue)
     inbox = error_inbox.inbox(options["queue"])
     found = [each for each in inbox.errors if options["state"] in (None, each.state)]
     rows = [error_row(each) for each in found]

@@ -79,9 +79,10 @@ def lateness(site: WorkerSite) -> list[int]:
 @pytest.mark.redis
 @pytest.mark.timed
 def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: Path) -> None:
-    """Scripts take a few ms each, and no call moves more than a hundred jobs to the queue.
+    """Scripts take a few ms each on average, and no call moves more than a hundred jobs to the queue.
 
-    On a busy machine the scheduler holds up any call now and then, a PING too: one in a hundred is forgiven.
+    A call that moved them all would take a second.  A busy machine holds up any call, a PING too, for 20 ms now and
+    then, and hardly ever for 100 ms.
     """
     server = RedisServer(tmp_path / "redis", append_only=False).start()
     site = WorkerSite(tmp_path, server.url, LEASE=30, HISTORY={"succeeded": 1000})
@@ -103,7 +104,7 @@ def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: 
                 key,
                 due,
             )
-            client.config_set("slowlog-log-slower-than", 20_000)
+            client.config_set("slowlog-log-slower-than", 100_000)
             client.slowlog_reset()
             client.config_resetstat()
             assert 0 < site.store.promote(Q) <= 100
@@ -112,7 +113,7 @@ def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: 
             assert pool.stop() == 0
             slow = sum(b"EVAL" in entry["command"] for entry in client.slowlog_get(128))
             scripts = client.info("commandstats")["cmdstat_evalsha"]
-            assert slow <= scripts["calls"] / 100
+            assert slow <= 2, f"of {scripts['calls']} calls"
             assert scripts["usec_per_call"] <= 5_000
     finally:
         site.close()

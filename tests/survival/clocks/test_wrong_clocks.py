@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from time import monotonic
 
 import pytest
@@ -12,6 +13,7 @@ from django_jobs.serialization.record import decode, encode
 from tests.support.ledger import Writer
 from tests.support.pace import Pace
 from tests.support.pools import Site
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
@@ -22,7 +24,15 @@ def test_workers_with_wrong_clocks_agree_on_leases_and_start_jobs_at_their_time(
     site.jobs_settings["LEASE"] = 2
     ahead, behind = (site.pool(extra={"SURVIVAL_CLOCK": hour}) for hour in ("3600", "-3600"))
     producer = site.producer()
-    producer.send("work", 40, 10)
+    rounds = count()
+
+    def both_work() -> bool:
+        producer.send("work", 10, 10, prefix=f"round-{next(rounds)}")
+        site.wait_drained()
+        worked = {event.pid for event in site.ledger.read() if event.kind == "start"}
+        return all(worked & set(pool.children()) for pool in (ahead, behind))
+
+    wait_until(both_work, "both have begun to work: what follows measures their clocks, not their start")
     flaky = producer.send("flaky", 10, 1, prefix="flaky")
     producer.send("work", 4, 2_500, prefix="long")
     now = site.store.now()

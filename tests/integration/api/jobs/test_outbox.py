@@ -77,6 +77,21 @@ def test_a_token_for_some_job_types_deals_only_with_their_entries(api: Api) -> N
     assert (blind["key"] != "", blind["data"]) == (True, None)
 
 
+def test_who_asks_for_a_job_that_is_still_in_the_outbox_is_told(api: Api) -> None:
+    handle = work.greet.enqueue("Ada")
+    limited = Api("read", jobs=("tests.rename",))
+    for caller, path, is_told in (
+        (api, f"tests.greet/{handle.id}", True),
+        (api, handle.id, True),
+        (api, "nothing", False),
+        (limited, f"tests.rename/{handle.id}", False),
+        (limited, handle.id, False),
+    ):
+        answer = caller.get(f"v1/jobs/{path}")
+        assert answer.status_code == 404, path
+        assert (f"{handle.id} (entry {kept.entry(handle)})" in answer.json()["detail"]) == is_told, path
+
+
 def metrics(api: Api) -> dict[str, float]:
     lines = re.findall(r"^(django_jobs_(?:outbox|up)\S*) (\S+)$", api.get("metrics").content.decode(), re.MULTILINE)
     return {name: float(value) for name, value in lines}

@@ -174,7 +174,7 @@ def test_the_command_edits_a_job_that_waits_and_says_why_it_does_not(console_sto
         ([id, "--args", "["], "not JSON"),
         ([id, "--args", "[]"], "cannot be called"),
         ([running, "--args", "[8]"], "running"),
-        (["nothing", "--args", "[8]"], "No such job"),
+        (["nothing", "--args", "[8]"], "There is no job 'nothing'"),
     ):
         with pytest.raises(CommandError, match=error):
             command(*words)

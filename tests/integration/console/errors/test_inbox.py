@@ -151,7 +151,7 @@ def test_an_ignored_error_stays_ignored_and_each_decision_is_audited(filler: Fil
     found = AuditEntry.objects.order_by("pk").values_list("verb", "kind", "subject")
     assert [verb for verb, _, _ in found] == ["ignore", "note", "reopen"]
     assert {(kind, subject) for _, kind, subject in found} == {("error", f"shop.BankError {FRAME}")}
-    for words in (["resolve", "nonsense"], ["note", id], ["note", id, "x" * 501]):
+    for words in (["--queue", "nowhere"], ["resolve", "nonsense"], ["note", id], ["note", id, "x" * 501]):
         with pytest.raises(CommandError):
             jobs("errors", *words)
 

@@ -15,8 +15,9 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.utils.translation import override
 
-from django_jobs import chain
+from django_jobs import chain, operations
 from django_jobs.enqueueing.submit import enqueue_by_name
+from django_jobs.exceptions import JobNotFound
 from django_jobs.models.audit import AuditEntry
 from django_jobs.operations import diagnosis
 from django_jobs.stores.redis import Store
@@ -216,6 +217,15 @@ def jobs(*words: str) -> tuple[str, int]:
     except SystemExit as ended:
         code = int(str(ended.code))
     return out.getvalue().strip(), code
+
+
+def test_commands_on_a_job_that_is_still_in_the_outbox_say_so() -> None:
+    handle = receipt()
+    for words in (["show"], ["why"], ["cancel"], ["retry"], ["edit", "--args", "[8]"]):
+        with pytest.raises(CommandError, match=f"{handle.id} \\(entry {kept.entry(handle)}\\)"):
+            jobs(words[0], handle.id, *words[1:])
+    with pytest.raises(JobNotFound, match="jobs outbox"):
+        operations.job(handle.id)
 
 
 def test_the_command_lists_entries(console_store: Store) -> None:
