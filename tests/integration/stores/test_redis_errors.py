@@ -197,7 +197,9 @@ def test_refusals_inside_a_script_are_told_apart_on_every_version(
 def test_what_a_server_says_is_recognised_in_every_form(word: str, kind: type[Exception], form: str) -> None:
     error = redis.exceptions.ResponseError(form.format(word))
     assert is_passing(error) is (kind is StoreUnavailable)
-    assert type(translate(error, "there")) is kind
+    told = translate(error, "there")
+    assert type(told) is kind
+    assert "Check that the server runs" not in str(told), "it has answered"
 
 
 # -- who waits, and for how long ---------------------------------------------------------------

@@ -36,6 +36,15 @@ NO_CLUSTER = "cluster support disabled"
 #: What redis-py says for every error of a node that was asked for the slots.
 _NOT_ASKED = "Cluster mode is not enabled"
 
+#: What a server says that runs and cannot serve the call now → what to do.
+_REMEDIES = {
+    "read only replica": "DJANGO_JOBS['STORE'] must name the primary or, if it changes, the Sentinels.",
+    "NOREPLICAS": "Fewer replicas are connected to it than min-replicas-to-write demands: check these.",
+    "MISCONF": "It cannot write to its disk: its log says why.",
+    "loading the dataset": "It has been started and reads its data: wait.",
+    "Link with MASTER": "It is a replica that has lost its primary: check that one.",
+}
+
 
 class StoreLate(StoreError):
     """The server refused the call because a later call of its channel had come first."""
@@ -103,6 +112,8 @@ def translate(error: Exception, where: str) -> StoreError:
         return StoreCorrupt(f"A key holds something else where a number belongs ({text}).")
     if "WRONGTYPE" in text:
         return StoreCorrupt(f"A key holds data of the wrong type ({text}). `manage.py jobs doctor` shows which one.")
+    if remedy := next((remedy for said, remedy in _REMEDIES.items() if said in text), None):
+        return StoreUnavailable(f"Redis at {where} runs and refuses the call: {sentence(text)} {remedy}")
     if is_passing(error):
         return StoreUnavailable(f"Redis at {where} cannot be reached ({text or type(error).__name__}). {_remedy(text)}")
     return StoreError(f"Redis at {where} answered with an error: {text}")
