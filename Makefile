@@ -84,7 +84,7 @@ acceptance: $(VENV)/.dev-$(SUM)
 pictures: $(VENV)/.dev-$(SUM)
 	@$(WITH_SERVER) && SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_pictures.py $(ARGS)
 
-# Python × Django × redis-py, on the interpreters this machine has.
+# Pythons, Djangos and redis-pys in pairs, on the interpreters this machine has: an hour and a half on two cores.
 matrix: $(VENV)/.dev-$(SUM)
 	@$(WITH_SERVER) && $(BIN)/nox --session tests $(ARGS)
 

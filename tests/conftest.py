@@ -28,6 +28,7 @@ from tests.support.backends.cluster import running_cluster
 from tests.support.backends.embedded import pytest_sessionfinish
 from tests.support.backends.servers import running_redis
 from tests.support.emptied import _emptied
+from tests.support.open_sockets import pytest_runtest_makereport
 from tests.support.pace import SECONDS, Pace
 from tests.support.second_chance import pytest_configure
 from tests.support.side_by_side import (
@@ -43,6 +44,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_configure_node",
+    "pytest_runtest_makereport",
     "pytest_sessionfinish",
     "pytest_xdist_make_scheduler",
 ]

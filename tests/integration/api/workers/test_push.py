@@ -349,7 +349,9 @@ def test_what_a_server_says_before_its_answer_is_not_the_answer() -> None:
         def answer() -> None:
             connection, _ = server.accept()
             with connection:
-                connection.recv(65_536)
+                asked = b""
+                while not asked.endswith(b"{}"):  # who closes with more to read resets the connection
+                    asked += connection.recv(65_536)
                 for line in ("102 Processing", "103 Early Hints\r\nLink: </a>", "202 Accepted\r\nContent-Length: 0"):
                     connection.sendall(f"HTTP/1.1 {line}\r\n\r\n".encode())
 
