@@ -111,7 +111,7 @@ class Heartbeat:
         workers = self.workers()
         if workers:
             held: dict[str, ClaimCounts] = {worker: {} for worker in workers}
-            unasked: list[str] = []
+            unasked: dict[str, StoreError] = {}
             calls = list(self._together())
             for n, queues in enumerate(calls, 1):
                 self._renew(queues, workers, held, unasked)
@@ -119,7 +119,10 @@ class Heartbeat:
                 yield
             self._each_call.append((monotonic() - self._began) / len(calls) if calls else inf)
             for worker in workers:
-                self.holds(worker, held[worker], unasked)
+                self.holds(worker, held[worker], list(unasked))
+            if unasked and len(unasked) == sum(map(len, calls)):
+                # A user that lost a permission.  No lease is renewed, as if the store were away.
+                raise next(iter(unasked.values()))
         try:
             for command in self.store.publish_worker(self.name, self.describe(), self.config.lease * 2):
                 self.command(command)
@@ -161,7 +164,9 @@ class Heartbeat:
                 some.append(queues.pop(0))
             yield some
 
-    def _renew(self, queues: list[str], workers: list[str], held: dict[str, ClaimCounts], unasked: list[str]) -> None:
+    def _renew(
+        self, queues: list[str], workers: list[str], held: dict[str, ClaimCounts], unasked: dict[str, StoreError]
+    ) -> None:
         if ACTIVE:
             crashpoint("heartbeat.before_send")
         asked_at, quiet = monotonic(), self.capacity.quiet(queues)
@@ -180,7 +185,7 @@ class Heartbeat:
                 # One broken queue must not prevent renewals in the others.
                 if self._refused.is_new(answer, queue):
                     logger.error("Leases in queue %r cannot be renewed: %s", queue, answer)
-                unasked.append(queue)
+                unasked[queue] = answer
                 continue
             self._refused.is_over(queue)
             for worker, renewal in answer.items():

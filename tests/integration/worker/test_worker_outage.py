@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
 from uuid import uuid4
@@ -54,9 +54,26 @@ def test_work_goes_on_after_a_short_outage_and_is_settled_once(site: WorkerSite,
     assert pool.stop() == 0
 
 
+@contextmanager
+def away(server: RedisServer) -> Iterator[None]:
+    server.kill()
+    yield
+    server.start()
+
+
+@contextmanager
+def refusing(server: RedisServer) -> Iterator[None]:
+    """The user of the workers has lost a permission."""
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        yield
+        client.execute_command("ACL", "SETUSER", "default", "+@all")
+
+
 @pytest.mark.timed
+@pytest.mark.parametrize("harm", [away, refusing])
 def test_a_worker_that_cannot_renew_kills_its_jobs_and_waits_for_the_store(
-    site: WorkerSite, server: RedisServer, pace: Pace
+    site: WorkerSite, server: RedisServer, pace: Pace, harm: Callable[[RedisServer], AbstractContextManager[None]]
 ) -> None:
     pool = site.pool()
     site.put("deaf")
@@ -64,14 +81,12 @@ def test_a_worker_that_cannot_renew_kills_its_jobs_and_waits_for_the_store(
     site.ledger.wait("start", 2, seconds=5)
     pids = {event.pid for event in site.ledger.read()}
     began = monotonic()
-    server.kill()
-
-    wait_until(lambda: not any(map(is_alive, pids)), "its jobs are ended by the end of the lease", seconds=5)
-    # Plus the time that one call takes to find that nobody answers.
-    assert pace.within(began, 2 + 2.5) > 0.5
-    wait_until(lambda: monotonic() - began > 3 * 2, "three leases have passed")
-    assert pool.process.poll() is None
-    server.start()
+    with harm(server):
+        wait_until(lambda: not any(map(is_alive, pids)), "its jobs are ended by the end of the lease", seconds=5)
+        # Plus the time that one call takes to find that nobody answers.
+        assert pace.within(began, 2 + 2.5) > 0.5
+        wait_until(lambda: monotonic() - began > 3 * 2, "three leases have passed")
+        assert pool.process.poll() is None
     back = monotonic()
     site.wait(site.put("work"))
     pace.within(back, 1 + 0.5, "a second after its return, and the job")

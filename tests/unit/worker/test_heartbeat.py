@@ -348,6 +348,19 @@ def test_leases_that_cannot_be_renewed_fence_the_worker_though_others_are(make_b
     assert beat.heart.has_lost_leases
 
 
+def test_leases_that_are_refused_fence_the_worker_unless_others_are_renewed(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "b1", lease=30_000)
+    beat.fleet.broken = {"a1"}
+    beat.go_on(60)
+    assert beat.heart.silence == 0
+    beat.fleet.broken = {"a1", "b1"}
+    beat.go_on(31)
+    assert beat.heart.has_lost_leases
+    beat.fleet.broken = set()
+    beat.go_on(1)
+    assert not beat.heart.should_fence
+
+
 def test_who_cannot_show_himself_but_renews_his_leases_works_on(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat("a1", lease=30_000)
     beat.fleet.silent = {"fleet"}
