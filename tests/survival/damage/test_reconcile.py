@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from time import monotonic
 
 import pytest
@@ -13,6 +14,7 @@ from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store, reconciling
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.reconciling import REPAIRED_AT_ONCE, STEP
+from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from tests.support.backends.servers import configured
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump
@@ -179,6 +181,28 @@ def test_every_key_of_a_wrong_type_is_set_aside(law_store: Store, raw: redis.Red
         if key != "jobs":
             assert ran["before"] == 1, f"{key}: what was accepted has run"
         assert fsck(law_store, QUEUE) == [], key
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("key", sorted(QUEUE_KEYS))
+def test_the_maintenance_of_a_worker_sets_it_aside_within_half_a_minute(
+    redis_store: Store, make_job: Callable[..., NewJob], monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """Each call to the queue that needs the key fails until then, also those of the maintenance."""
+    now = [monotonic()]
+    monkeypatch.setattr("django_jobs.worker.maintenance.tasks.monotonic", lambda: now[0])
+    redis_store.enqueue(QUEUE, [make_job("before", queue=QUEUE)])
+    name = redis_store.keys.of(QUEUE)[key]
+    redis_store.transport.command("DEL", name)
+    redis_store.transport.command("SET" if QUEUE_KEYS[key] == "list" else "RPUSH", name, "junk")
+    tasks = MaintenanceTasks(redis_store, [QUEUE], 30_000)
+    end = now[0] + 30
+    while tasks.due < end:
+        now[0] = max(now[0], tasks.due)
+        tasks.step(now[0])
+    redis_store.enqueue(QUEUE, [make_job("after", queue=QUEUE)])
+    claimed = redis_store.claim(QUEUE, "w", 2, lease=LEASE).claims
+    assert {"after"} <= {claim.id for claim in claimed} <= {"before", "after"}
 
 
 @pytest.mark.redis
