@@ -20,7 +20,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.formatting import plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.management.jobs_commands.strangers import strangers
-from django_jobs.operations import bulk, diagnosis, searching
+from django_jobs.operations import bulk, diagnosis, error_inbox, searching
 from django_jobs.operations.diagnosis import CheckLine, ServerFacts, look_at_server
 from django_jobs.samples.log import KEPT
 from django_jobs.schedules.state import read_state
@@ -35,7 +35,10 @@ LOOK = 500
 #: Maximum orphans that are named.
 NAMED = 5
 #: The documents of the fleet.  What is wrong inside of them is found where they are read.
-DOCUMENTS = (bulk.DOCUMENT, searching.DOCUMENT, "schedules", "snapshot")
+DOCUMENTS = (
+    bulk.DOCUMENT, searching.DOCUMENT, error_inbox.DOCUMENT, "schedules", "schedule_gaps", "snapshot", "releases",
+    "acknowledged", "notifiers", browse.ASKED,
+)  # fmt: skip
 #: Repair stops after this many fruitless steps in a row, even if something is still wrong: more would not help.
 FRUITLESS = 20
 #: Descriptions of the kinds of `Store.faults`.
@@ -73,7 +76,7 @@ def doctor(options: Mapping[str, Any]) -> CommandResult:
     else:
         if options["repair"]:
             lines += guarded(repairs)
-        for look in (server_lines, orphans, unreadable, workers, found_lines, names):
+        for look in (server_lines, fleet_keys, orphans, unreadable, workers, found_lines, names):
             lines += guarded(partial(look, server))
     if options["before_start"]:
         lines = [each._replace(level="warning") if each.by_workers else each for each in lines]
@@ -155,6 +158,13 @@ def names(server: ServerFacts) -> Iterator[CheckLine]:
         yield CheckLine("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
 
 
+def fleet_keys(server: ServerFacts) -> Iterator[CheckLine]:
+    """Name the broken keys that belong to no queue: no worker mends them."""
+    if broken := get_store().fleet_faults(DOCUMENTS):
+        said = f"Keys that belong to no queue hold data of the wrong type, and block work: {', '.join(broken)}."
+        yield CheckLine("error", "store", f"{said} `jobs doctor --repair` renames them, and new ones take their place.")
+
+
 def orphans(server: ServerFacts) -> Iterator[CheckLine]:
     """Check the store for what no transition should leave."""
     sound = True
@@ -230,6 +240,8 @@ def read_job(queue: str, id: str) -> None:
 def repairs() -> Iterator[CheckLine]:
     """Repair every queue until nothing is wrong."""
     store = get_store()
+    if broken := store.fleet_faults(DOCUMENTS, set_aside=True):
+        yield CheckLine("warning", "repaired", f"wrong type: {', '.join(broken)}. What they held is set aside.")
     for queue in browse.queue_names():
         done: Counter[str] = Counter()
         buried: list[tuple[str, bytes]] = []

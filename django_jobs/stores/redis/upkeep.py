@@ -14,7 +14,7 @@ from django_jobs.samples import times
 from django_jobs.samples.log import COARSE, KEPT, fields_of, take
 from django_jobs.serialization.checked import read_count, read_number
 from django_jobs.stores.redis.connection.entries import read_ended
-from django_jobs.stores.redis.connection.keys import FLEET, IDENTITY_KEYS, PLACES, QUEUE_KEYS
+from django_jobs.stores.redis.connection.keys import FLEET, FLEET_KEYS, IDENTITY_KEYS, PLACES, QUEUE_KEYS
 from django_jobs.stores.redis.connection.scripts import Argument, load
 from django_jobs.stores.redis.stats import Stats, read_totals
 from django_jobs.stores.values.answers import UpkeepDue
@@ -31,6 +31,13 @@ LEAST_KEPT = 3_600_000
 FORGOTTEN_AT_ONCE = 200
 #: Queues in one call that reads the sizes of all their keys: some milliseconds if all of them are in use.
 CHECKED_AT_ONCE = 150
+
+
+def _type_of(name: str) -> str:
+    """Return the type that a key should have, from its full name."""
+    if ":document:" in name:
+        return "hash"
+    return (QUEUE_KEYS | IDENTITY_KEYS | FLEET_KEYS)[name.rpartition(":")[2]]
 
 
 class Upkeep(Stats):
@@ -153,11 +160,22 @@ class Upkeep(Stats):
     def _set_aside(self, names: Sequence[str]) -> int:
         """Rename keys of a wrong type to <key>:set-aside:<ms>, where a person can look at them.  If another process
         has done so first, the name may belong to a sound key again."""
-        done, kinds = 0, QUEUE_KEYS | IDENTITY_KEYS
+        done = 0
         for name in names:
-            key, aside = name.rpartition(":")[2], f"{name}:set-aside:{self.now()}"
-            done += self.transport.run(load("set_aside"), [name, aside], (self._clock(), kinds[key]))
+            done += self.transport.run(
+                load("set_aside"), [name, f"{name}:set-aside:{self.now()}"], (self._clock(), _type_of(name))
+            )
         return done
+
+    def fleet_faults(self, documents: Sequence[str], *, set_aside: bool = False) -> list[str]:
+        """Return the keys that belong to no queue and hold data of the wrong type, after these names in `documents`.
+        With `set_aside`, each is renamed as those of queues are, and the next write makes it anew."""
+        names = [self.keys.fleet(key) for key in (*FLEET_KEYS, *(f"document:{key}" for key in documents))]
+        types = self.transport.pipeline([("TYPE", name) for name in names])
+        wrong = [name for name, type in zip(names, types, strict=True) if type.decode() not in ("none", _type_of(name))]
+        if set_aside:
+            self._set_aside(wrong)
+        return wrong
 
     def _drop_old_minutes(self, queue: str) -> None:
         """Drop old minutes.  No call will read these fields again, which is why no script is needed."""

@@ -21,7 +21,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
-from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.keys import FLEET_KEYS, QUEUE_KEYS
 from tests.support.dose import dose
 from tests.support.faults.corruptor import Corruptor
 from tests.support.faults.walking import QUEUE, Walk
@@ -55,8 +55,6 @@ COMMANDS = [
     ("schedules",),
     *(("list", state) for state in State),
 ]
-#: Keys of the fleet, with their types.
-FLEET = {"queues": "set", "workers": "hash", "seen": "zset"}
 #: what a person may do to what is shown
 CHANGES = [("dead", "retry"), ("dead", "delete"), ("scheduled", "cancel"), ("queued", "kill"), ("retry", "retry")]
 
@@ -121,7 +119,7 @@ def test_whatever_is_broken_every_page_call_and_command_answers(damaged: Store, 
         for key in client.scan_iter(match=f"{{{damaged.keys.namespace}*"):
             client.delete(key)
         walk, corruptor = Walk(damaged, clock, seed), Corruptor(client, damaged.keys.of(QUEUE), seed)
-        fleet = Corruptor(client, {key: damaged.keys.fleet(key) for key in FLEET}, seed, FLEET)
+        fleet = Corruptor(client, {key: damaged.keys.fleet(key) for key in FLEET_KEYS}, seed, FLEET_KEYS)
         visitor = Visitor(damaged, seed)
         for _ in range(120):
             walk.step()

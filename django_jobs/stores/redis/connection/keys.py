@@ -67,6 +67,16 @@ QUEUE_KEYS = {
     "end_calls": "hash",
 }
 
+#: The keys that belong to no queue (`Keys.fleet`).  Those of documents, `document:<key>`, are hashes.
+FLEET_KEYS = {
+    "queues": "set",
+    "workers": "hash",
+    "seen": "zset",
+    "workflows": "zset",
+    "workflow_checks": "zset",
+    "answers": "hash",
+}
+
 #: The keys of one place of identities (`Keys.identity`), in a slot of its own.
 IDENTITY_KEYS = {"homes": "hash", "homes_at": "zset", "answers": "hash"}
 #: Number of places that share the identities.  It must never change, because the id alone determines the place.
@@ -111,8 +121,7 @@ class Keys:
         return self.fleet("answers") if place == FLEET else f"{{{self.namespace}:{place}}}:answers"
 
     def fleet(self, name: str) -> str:
-        """Return a key that belongs to no queue: `queues`, `workers`, `seen`, `commands:<worker>`,
-        `document:<key>`, `workflows`, `workflow_checks`, `answers`."""
+        """Return a key that belongs to no queue: one of FLEET_KEYS, `commands:<worker>` or `document:<key>`."""
         return f"{{{self.namespace}}}:{name}"
 
 

@@ -14,10 +14,11 @@ from django.test import Client
 from django_jobs.core import registry
 from django_jobs.core.values import Attempt, Faults, NewJob, State
 from django_jobs.events.receivers import here
-from django_jobs.management.jobs_commands.doctor import ORPHANS
+from django_jobs.management.jobs_commands.doctor import DOCUMENTS, ORPHANS
 from django_jobs.signals import job_dead
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from django_jobs.stores.redis.connection.keys import FLEET_KEYS
 from tests.contract.operating.test_repair import misplace
 from tests.integration.project.test_checks import registered, task
 from tests.support.console_data import worker_info
@@ -91,6 +92,22 @@ def test_an_orphan_is_named_and_left_alone(live: Store, make_job: MakeJob) -> No
         assert said.startswith("orphans: Queue 'default': jobs are in no state, or in several (1): orphan.")
         assert "--repair" in said
     assert [claim.id for claim in live.claim("default", "w", 9, lease=60_000).claims] == ["sound"]
+
+
+@pytest.mark.parametrize("key", [*FLEET_KEYS, *(f"document:{name}" for name in DOCUMENTS)])
+def test_a_broken_key_that_belongs_to_no_queue_is_named_and_set_aside(live: Store, make_job: MakeJob, key: str) -> None:
+    """The error that others meet says that `jobs doctor` shows which key it is."""
+    live.enqueue("default", [make_job("a")])
+    name = live.keys.fleet(key)
+    live.transport.command("DEL", name)
+    live.transport.command("SET", name, "junk")
+    code, found = doctor()
+    assert code == 1
+    assert any(name in said for said in errors(found))
+    assert name in {subject: says for _, subject, says in doctor("--repair")[1]}["repaired"]
+    assert live.transport.command("EXISTS", name) == 0
+    code, found = doctor()
+    assert (code, errors(found)) == (0, [])
 
 
 def test_every_kind_of_fault_has_words(live: Store, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
