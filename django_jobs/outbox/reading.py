@@ -69,8 +69,8 @@ def find_row(*deferred: str, **wanted: Any) -> Any:
 
     Raises DatabaseError, and SynchronousOnlyOperation in async code."""
     settings = get_settings()
-    if not settings.outbox:
-        return None
+    if not settings.outbox or any("\0" in value for value in wanted.values() if isinstance(value, str)):
+        return None  # PostgreSQL would refuse a text with NUL
     try:
         return rows(settings.database).filter(**wanted).defer(*deferred).first()
     except SynchronousOnlyOperation:

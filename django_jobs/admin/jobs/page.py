@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 
-from django_jobs import browse, operations
+from django_jobs import archive, browse, operations, outbox
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
@@ -34,7 +34,7 @@ from django_jobs.exceptions import (
     UnknownJob,
 )
 from django_jobs.formatting import exact, plain
-from django_jobs.models import audit
+from django_jobs.models import ArchivedJob, audit
 from django_jobs.models.audit import ObjectKind
 from django_jobs.operations import bulk, diagnosis
 from django_jobs.operations.error_inbox import remembered
@@ -58,8 +58,17 @@ def job_page(console: Console, queue: str, id: str) -> HttpResponse:
         return post(console, queue, id)
     info = get_store().find([queue], id)
     if info is None:
-        return gone(console, queue, id)
+        return elsewhere(console, queue, id) or gone(console, queue, id)
     return console.render("job.html", title_of(info), context_of(console, info), here=info.state.value)
+
+
+def elsewhere(console: Console, queue: str, id: str) -> HttpResponse | None:
+    """Return the way to the page of a job that the store does not have yet, or any more; None if there is none."""
+    entry = outbox.find_row("data", kind=outbox.EntryKind.JOB, key=id, queue=queue)
+    if entry is not None:
+        return HttpResponseRedirect(console.url("outboxentry_change", str(entry.pk)))
+    row = archive.chosen(ArchivedJob.objects.defer("record", "log"), queue=queue, id=id).first()
+    return None if row is None else HttpResponseRedirect(console.url("archivedjob_change", str(row.pk)))
 
 
 def gone(console: Console, queue: str, id: str) -> HttpResponse:

@@ -13,6 +13,8 @@ from django.utils import timezone
 
 from django_jobs.admin.models import archive_list
 from django_jobs.models import ArchivedJob, ArchivedTag
+from django_jobs.stores.redis import Store
+from tests.integration.console.conftest import BASE as DASHBOARD
 
 ADDRESS = "/admin/django_jobs/archivedjob/"
 NEWEST = datetime(2026, 3, 29, 12, tzinfo=UTC)
@@ -46,6 +48,16 @@ def test_the_first_rows_are_listed_and_the_page_says_that_there_are_more(root: C
     assert listed(root, "?all=")[0] == [f"id{n}" for n in range(120)]
     assert listed(root, "?o=4")[0] == [f"id{n}" for n in range(120, 70, -1)]
     assert listed(root, "?q=id120")[0] == ["id120"]
+
+
+def test_the_page_of_a_job_that_has_left_the_store_leads_to_its_row(root: Client, console_store: Store) -> None:
+    fill(2)
+    row = ArchivedJob.objects.get(job_id="id1")
+    shown = root.get(f"{DASHBOARD}job/default/id1/", follow=True)
+    assert shown.redirect_chain == [(f"{ADDRESS}{row.pk}/change/", 302)]
+    assert "shop.send_receipt" in shown.text
+    for other in ("job/mail/id1/", "job/default/id3/", "job/default/id1%00/"):
+        assert root.get(f"{DASHBOARD}{other}").status_code == 404
 
 
 def test_a_long_list_is_not_shown_whole(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:

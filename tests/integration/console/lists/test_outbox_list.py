@@ -86,6 +86,14 @@ def test_data_that_nobody_can_read_is_said_to_be(root: Client) -> None:
     assert root.get(ADDRESS).status_code == 200
 
 
+def test_the_page_of_a_job_that_is_still_in_the_outbox_leads_to_its_entry(root: Client) -> None:
+    handle = receipt()
+    shown = root.get(f"{BASE}job/default/{handle.id}/", follow=True)
+    assert shown.redirect_chain == [(f"{ADDRESS}{kept.entry(handle)}/change/", 302)]
+    assert "shop.send_receipt" in shown.text
+    assert root.get(f"{BASE}job/default/a%00b/").status_code == 404
+
+
 def test_it_is_in_the_menus_only_while_it_is_on(root: Client) -> None:
     assert ADDRESS in root.get(BASE).text
     assert ADDRESS in root.get("/admin/").text
