@@ -60,6 +60,20 @@ def test_run_enqueues_the_job_once_now(redis_store):
     assert redis_store.get("default", answer["id"]) is not None
 
 
+@pytest.mark.parametrize(
+    ("conflict", "told", "acts"), [("skip", "Nothing was enqueued", 1), ("replace", "It has the new arguments now", 3)]
+)
+def test_a_run_whose_equal_job_waits_says_so(redis_store, admin_client, conflict, told, acts):
+    registry.unregister("tests.greet")
+    registry.register(JobDefinition(greet, name="tests.greet", unique="queued", on_conflict=conflict))
+    first = json.loads(jobs("run", "nightly", "--json"))
+    assert first["added"] is True
+    assert f"An equal tests.greet job is already waiting in queue default. {told}." in jobs("run", "nightly")
+    page = admin_client.post("/admin/django_jobs/dashboard/schedules/", {"do": "run", "schedule": "nightly"}, follow=True)
+    assert "An equal job is already waiting." in page.text
+    assert [entry.details["job"] for entry in AuditEntry.objects.all()] == [["default", first["id"]]] * acts
+
+
 def test_an_unknown_schedule_is_an_error_that_names_the_others():
     with pytest.raises(CommandError, match="settings:nightly"):
         jobs("run", "weekly")
