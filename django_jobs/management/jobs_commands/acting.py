@@ -14,7 +14,13 @@ from django_jobs.core.values import WAITING, JobInfo, State
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, ask
-from django_jobs.management.jobs_commands.matching import add_filters, match_of, refuse_filters, state_asked
+from django_jobs.management.jobs_commands.matching import (
+    add_filters,
+    choosing,
+    match_of,
+    refuse_filters,
+    state_asked,
+)
 from django_jobs.models import audit
 from django_jobs.operations import bulk
 from django_jobs.operations.matching import count_matching
@@ -95,7 +101,7 @@ def either(word: str, options: Mapping[str, Any], state: State | None) -> Comman
     """Act on the given ids, or on all jobs that match.  `word`: the subcommand, which the answer repeats."""
     query = options["query"]
     if bool(options["ids"]) == bool(state or query):
-        raise CommandError("Name the ids of jobs, or use --all or --query; not both.")
+        raise CommandError(f"Name the ids of jobs, or use {choosing(options)}; not both.")
     if state is None and not query:
         refuse_filters(options)
         return on_ids(word, options["ids"], options["queue"], start_again=options["yes"])

@@ -93,10 +93,10 @@ def paused(options: Mapping[str, Any]) -> CommandResult:
             each["kind"],
             f"{each['name']} in {each['queue']}" if each["kind"] == "job type" else each["name"],
             each["since"],
-            each["until"] or "",
-            each["by"] or "",
+            each["until"],
+            each["by"],
             "" if each["waiting"] is None else f"{each['waiting']}{' or more' if each['or_more'] else ''}",
-            each["reason"] or "",
+            each["reason"],
         ]
         for each in data
     ]
