@@ -128,7 +128,7 @@ def cancel(options: Mapping[str, Any]) -> CommandResult:
 
 
 def retry(options: Mapping[str, Any]) -> CommandResult:
-    restarted = operations.retry_workflow(options["id"])
+    restarted = operations.retry_workflow(browse.workflow(options["id"]).id)
     moved = len(restarted)
     if options["yes"]:
         moved += operations.retry_held(options["id"])
