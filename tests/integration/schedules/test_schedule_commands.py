@@ -69,7 +69,8 @@ def test_a_run_whose_equal_job_waits_says_so(redis_store, admin_client, conflict
     first = json.loads(jobs("run", "nightly", "--json"))
     assert first["added"] is True
     assert f"An equal tests.greet job is already waiting in queue default. {told}." in jobs("run", "nightly")
-    page = admin_client.post("/admin/django_jobs/dashboard/schedules/", {"do": "run", "schedule": "nightly"}, follow=True)
+    data = {"do": "run", "schedule": "nightly"}
+    page = admin_client.post("/admin/django_jobs/dashboard/schedules/", data, follow=True)
     assert "An equal job is already waiting." in page.text
     assert [entry.details["job"] for entry in AuditEntry.objects.all()] == [["default", first["id"]]] * acts
 
