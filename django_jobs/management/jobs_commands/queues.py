@@ -65,9 +65,10 @@ def on_schedule(verb: str, act: Callable[[ScheduleEntry], None], options: Mappin
     if any(options.get(name) for name in ("queue", "job", "seconds", "reason")):
         raise CommandError("--schedule stands alone: a schedule is paused until somebody resumes it.")
     entry = schedules.get_entry(options["schedule"])
+    was_paused = schedules.paused_at(entry) is not None
     act(entry)
-    done = audit.Act(verb, audit.ObjectKind.SCHEDULE, entry.id)
-    return CommandResult({f"{verb}d": {"schedule": entry.id}}, f"{entry.id}: {verb}d.", acts=[done])
+    acts = [audit.Act(verb, audit.ObjectKind.SCHEDULE, entry.id)] if was_paused is (verb == "resume") else []
+    return CommandResult({f"{verb}d": {"schedule": entry.id}}, f"{entry.id}: {verb}d.", acts=acts)
 
 
 def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
