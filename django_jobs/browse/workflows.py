@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import WorkflowNotFound
+from django_jobs.outbox import find_workflow
 from django_jobs.stores import get_store
 from django_jobs.stores.values.sizes import chunks, grouped
 from django_jobs.stores.values.workflows import MOST_JOBS
@@ -119,10 +120,12 @@ def known_workflow(id: str) -> WorkflowInfo | None:
 
 
 def workflow(id: str) -> WorkflowInfo:
-    """Return one workflow or batch.  Raises WorkflowNotFound."""
+    """Return one workflow or batch.  Raises WorkflowNotFound, or DatabaseError if the outbox cannot be asked for it."""
     found = known_workflow(id)
     if found is None:
-        raise WorkflowNotFound(f"There is no workflow or batch with the id {id!r}.")
+        row = find_workflow(id, "data")
+        waits = "" if row is None else f" It is in the outbox (entry {row.pk}): see `manage.py jobs outbox`."
+        raise WorkflowNotFound(f"There is no workflow or batch with the id {id!r}.{waits}")
     return found
 
 

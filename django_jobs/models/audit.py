@@ -150,10 +150,11 @@ def bulk_details(operation: Operation) -> dict[str, Any]:
 
 
 def write_end(operation: Operation) -> None:
-    """Write the end of a bulk operation that went on in the background.  Raises DatabaseError: then it is tried again
-    later."""
-    source = Source.HTTP if operation.over_http else Source.ADMIN
-    write(operation.user, source, Act(operation.verb, ObjectKind.BULK, operation.id, bulk_details(operation)))
+    """Write the end of a bulk operation that went on in the background, by the way of its beginning.  Raises
+    DatabaseError: then it is tried again later."""
+    begun = AuditEntry.objects.filter(verb=operation.verb[:40], kind=ObjectKind.BULK, subject=operation.id)
+    way = begun.values_list("source", flat=True).first() or (Source.HTTP if operation.over_http else Source.ADMIN)
+    write(operation.user, Source(way), Act(operation.verb, ObjectKind.BULK, operation.id, bulk_details(operation)))
 
 
 def outbox_act(verb: str, entries: Sequence[Any]) -> Act:

@@ -114,9 +114,14 @@ def send(ids: Iterable[int], *, run_twice: bool = False) -> Acted:
     found, missing = _named(ids)
     old = set() if run_twice else {row.pk for row in found if is_old(row)}
     done = [row for row in found if row.pk not in old]
-    for some in chunks([row.pk for row in done if row.is_held or is_old(row)], ROWS):
+    for some in chunks([row.pk for row in waits_for_somebody(done)], ROWS):
         relay.send_again(some)
     return Acted(done, sorted(old), missing)
+
+
+def waits_for_somebody(found: Iterable[Any]) -> list[Any]:
+    """Return those of these rows, as they were read, that `send` changes: the others are sent in any case."""
+    return [row for row in found if row.is_held or is_old(row)]
 
 
 def delete(ids: Iterable[int]) -> Acted:

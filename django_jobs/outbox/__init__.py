@@ -18,4 +18,4 @@ from django_jobs.outbox.entries import (
     written_at,
 )
 from django_jobs.outbox.kept import Kept
-from django_jobs.outbox.reading import accepted, backlog, find_row, in_outbox
+from django_jobs.outbox.reading import accepted, backlog, find_row, find_workflow, in_outbox

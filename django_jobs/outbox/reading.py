@@ -64,6 +64,11 @@ def in_outbox(*ids: str, **wanted: Any) -> str:
     return f" In the outbox, from which a worker sends it: {entries}. See `manage.py jobs outbox`." if found else ""
 
 
+def find_workflow(id: str, *deferred: str) -> Any:
+    """Return the row of a workflow, or the first row of a batch; else as `find_row`."""
+    return find_row(*deferred, **({"batch": id} if id.startswith("b") else {"kind": EntryKind.WORKFLOW, "key": id}))
+
+
 def find_row(*deferred: str, **wanted: Any) -> Any:
     """Return the first row with these values, without the `deferred` columns; None if there is none, or OUTBOX is off.
 

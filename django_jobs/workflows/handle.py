@@ -107,9 +107,7 @@ class WorkflowHandle:
 
     def _look_into_outbox(self) -> WorkflowInfo | outbox.Kept | None:
         """Defer it, and return its row, if the outbox has it."""
-        of_batch = self.id.startswith("b")
-        wanted = {"batch": self.id} if of_batch else {"kind": outbox.EntryKind.WORKFLOW, "key": self.id}
-        row = outbox.find_row(**wanted)
+        row, of_batch = outbox.find_workflow(self.id), self.id.startswith("b")
         if row is None:
             return None
         firsts = list[tuple[str, str]]()

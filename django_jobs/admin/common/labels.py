@@ -9,7 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.core.values import State
+from django_jobs.core.values import Added, State
 from django_jobs.formatting import exact, number
 
 Text = str | Promise
@@ -24,6 +24,12 @@ STATES: dict[State, Text] = {
     State.DEAD: _("Dead"),
     State.CANCELLED: _("Cancelled"),
     State.EXPIRED: _("Expired"),
+}
+
+#: What became of a new job whose unique key a waiting job has.
+EQUAL_WAITS: dict[Added | None, Text] = {
+    Added.DUPLICATE: _("An equal job is already waiting. Nothing was enqueued."),
+    Added.REPLACED: _("An equal job is already waiting. It has these arguments now."),
 }
 
 #: States of workflows, their kinds, and the states of steps.

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from django_jobs import browse, operations
-from django_jobs.admin.common import permissions
+from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.forms import AnotherForm
@@ -94,9 +94,8 @@ def enqueue(console: Console, form: AnotherForm, info: JobInfo, request: NewJobR
         form.add_error("arguments", str(error))
         return None
     here = console.url("job", info.queue, info.id)
-    if added in (Added.DUPLICATE, Added.REPLACED):
-        replaced = _("An equal job is already waiting. It has these arguments now.")
-        said = replaced if added is Added.REPLACED else _("An equal job is already waiting. Nothing was enqueued.")
+    if added in labels.EQUAL_WAITS:
+        said = str(labels.EQUAL_WAITS[added])
     elif added is None:
         said = _("The job will be enqueued as job %(id)s after the commit.") % {"id": id}
     else:

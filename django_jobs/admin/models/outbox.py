@@ -76,7 +76,7 @@ class OutboxEntryAdmin(LookedAtAdmin):
         if not is_confirmed and (old := [row for row in chosen if kept.is_old(row)]):
             return self._ask(request, len(chosen), old)
         done = kept.send([row.pk for row in chosen], run_twice=is_confirmed).done
-        self._record(request, "send", done)
+        self._record(request, "send", kept.waits_for_somebody(done))
         self.message_user(request, labels.outbox_report("send", len(done)))
         return None
 

@@ -14,9 +14,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import schedules
-from django_jobs.admin.common import permissions
+from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
+from django_jobs.core.values import Added
 from django_jobs.enqueueing.handle import DEFERRED, JobHandle
 from django_jobs.exceptions import JobsError, StoreError, UnknownSchedule
 from django_jobs.models.audit import ObjectKind
@@ -126,10 +127,13 @@ def post(console: Console) -> HttpResponse:
         raise
     except JobsError as error:
         return console.back(console.url("schedules"), messages.ERROR, str(error))
+    back = console.url("paused") if data.get("back") == "paused" else console.url("schedules")
+    equal = labels.EQUAL_WAITS.get(handle.added) if handle else None
+    if handle and handle.added is Added.DUPLICATE:
+        return console.back(back, messages.WARNING, str(equal))
     job = [handle.queue, handle.id] if handle else None
     said = console.log(data["do"], ObjectKind.SCHEDULE, entry.id, name=entry.label, job=job)
     if handle and handle.state == DEFERRED:
         said = _("Schedule %(name)s will be enqueued as job %(id)s after the commit.")
         said %= {"name": entry.label, "id": handle.id}
-    back = console.url("paused") if data.get("back") == "paused" else console.url("schedules")
-    return console.back(back, messages.SUCCESS, said)
+    return console.back(back, messages.SUCCESS, str(equal or said))

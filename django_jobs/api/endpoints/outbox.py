@@ -49,7 +49,6 @@ def send_entry(request: HttpRequest, id: Id, body: schemas.SendRequest | None = 
     row, principal = allowed(request, id)
     if row is None:
         raise Problem(Kind.NO_ENTRY, f"There is no entry {id} in the outbox: it was sent, or deleted.")
-    is_changed = row.is_held or kept.is_old(row)
     acted = kept.send([id], run_twice=body is not None and body.run_twice)
     if acted.old:
         raise Problem(
@@ -57,8 +56,8 @@ def send_entry(request: HttpRequest, id: Id, body: schemas.SendRequest | None = 
             f"Entry {id} is older than IDEMPOTENCY: if it was sent before, it would run twice. Find out whether it did "
             'run. To send it, send "run_twice": true.',
         )
-    if is_changed and acted.done:
-        log(request, "send", acted.done)
+    if changed := kept.waits_for_somebody(acted.done):
+        log(request, "send", changed)
     return JsonResponse(shown(next(iter(kept.rows().filter(pk=id)), row), principal))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -11,10 +12,16 @@ from django.core.management.base import CommandError
 from django_jobs import browse, operations, outbox
 from django_jobs.browse import Match
 from django_jobs.core.values import WAITING, JobInfo, State
-from django_jobs.exceptions import JobNotFound
+from django_jobs.exceptions import JobNotFound, StoreError
 from django_jobs.formatting import counted, plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, ask
-from django_jobs.management.jobs_commands.matching import add_filters, match_of, refuse_filters, state_asked
+from django_jobs.management.jobs_commands.matching import (
+    add_filters,
+    choosing,
+    match_of,
+    refuse_filters,
+    state_asked,
+)
 from django_jobs.models import audit
 from django_jobs.operations import bulk
 from django_jobs.operations.matching import count_matching
@@ -95,7 +102,7 @@ def either(word: str, options: Mapping[str, Any], state: State | None) -> Comman
     """Act on the given ids, or on all jobs that match.  `word`: the subcommand, which the answer repeats."""
     query = options["query"]
     if bool(options["ids"]) == bool(state or query):
-        raise CommandError("Name the ids of jobs, or use --all or --query; not both.")
+        raise CommandError(f"Name the ids of jobs, or use {choosing(options)}; not both.")
     if state is None and not query:
         refuse_filters(options)
         return on_ids(word, options["ids"], options["queue"], start_again=options["yes"])
@@ -107,15 +114,27 @@ def either(word: str, options: Mapping[str, Any], state: State | None) -> Comman
     asks = not options["yes"] and (query or (word == "delete" and state in WAITING))
     as_of = confirm(word, state, match) if asks else 0
     again = options["yes"] and word == "retry" and not query  # with a query, it answers the question, and no more
-    operation = bulk.finish(bulk.start(verb, state, match, user="manage.py jobs", start_again=again, as_of=as_of))
+    user = audit.shell_user()
+    operation = bulk.start(verb, state, match, user=user, start_again=again, as_of=as_of)
+    try:
+        operation = bulk.finish(operation)
+    except BaseException:  # Control-C, or the store is away: a worker goes on with it
+        audit.record(user, audit.Source.COMMAND, act_of(operation))
+        with suppress(StoreError):
+            bulk.follow(operation.id)
+        raise
     data = {
         "moved": operation.moved, "looked_at": operation.seen, "held": operation.held, "taken": operation.taken
     }  # fmt: skip
     said = f"{word}: {operation.moved} of {counted(operation.seen, f'{state} job')}."
-    act = audit.Act(operation.verb, audit.ObjectKind.BULK, operation.id, audit.bulk_details(operation))
     held = held_text(operation.held, how="with their ids and --yes" if query else "with --yes")
     said = " ".join(filter(None, (said, held, taken_number(operation.taken))))
-    return CommandResult(data, said, int(operation.held + operation.taken > 0), [act])
+    return CommandResult(data, said, int(operation.held + operation.taken > 0), [act_of(operation)])
+
+
+def act_of(operation: bulk.Operation) -> audit.Act:
+    """Return a bulk operation for the audit log."""
+    return audit.Act(operation.verb, audit.ObjectKind.BULK, operation.id, audit.bulk_details(operation))
 
 
 def taken_number(number: int) -> str:

@@ -50,6 +50,19 @@ def limit_of(options: Mapping[str, Any]) -> int:
     return min(limit, MOST)
 
 
+def given(options: Mapping[str, Any], named: Mapping[str, str]) -> str:
+    """Return which of these options were given; "" for none.  `named`: each option, and its key."""
+    return " and ".join(
+        name for name, key in named.items() if options[key] is not False and options[key] not in (None, "", [])
+    )
+
+
+def refuse_unused(options: Mapping[str, Any], what: str, unused: Mapping[str, str]) -> None:
+    """Raise CommandError for options that do nothing here: whoever gives one expects something of it."""
+    if names := given(options, unused):
+        raise CommandError(f"`{what}` has no use for {names}.")
+
+
 def iso_of(at: datetime | None, timespec: str = "auto") -> str | None:
     """Return a time of the database in UTC with its offset, as all other times; with USE_TZ = False it comes in local
     time, without an offset."""
@@ -71,7 +84,7 @@ def ask(question: str, unasked: str, refused: str) -> None:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return columns of text.  Control characters in jobs' data do not reach the terminal."""
-    lines = [[plain(str(cell)) for cell in row] for row in (headings, *rows)]
+    lines = [["" if cell is None else plain(str(cell)) for cell in row] for row in (headings, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines

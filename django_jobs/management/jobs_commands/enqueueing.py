@@ -13,7 +13,7 @@ from django_jobs import operations
 from django_jobs.conf import get_settings
 from django_jobs.core.options.declared import MAX_PRIORITY
 from django_jobs.core.values import Added
-from django_jobs.enqueueing.handle import DEFERRED
+from django_jobs.enqueueing.handle import DEFERRED, JobHandle
 from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.models import audit
@@ -58,8 +58,13 @@ def enqueue(options: Mapping[str, Any]) -> CommandResult:
         return CommandResult(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
     if handle.added is Added.EXISTS:
         return CommandResult(data, f"Job {handle.id} already exists in queue {handle.queue}. Nothing was enqueued.")
+    return CommandResult(data, equal_waits(handle))
+
+
+def equal_waits(handle: JobHandle) -> str:
+    """Say what became of a call whose unique key a waiting job has."""
     what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was enqueued."
-    return CommandResult(data, f"An equal {handle.name} job is already waiting in queue {handle.queue}. {what}")
+    return f"An equal {handle.name} job is already waiting in queue {handle.queue}. {what}"
 
 
 def edit(options: Mapping[str, Any]) -> CommandResult:

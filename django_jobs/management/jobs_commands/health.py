@@ -16,7 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core.values import QueueStats
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import counted, plain
-from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, no_arguments, refuse_unused, table
 from django_jobs.models import audit
 from django_jobs.operations import check_queue, diagnosis, error_inbox
 from django_jobs.operations.diagnosis import acknowledged_text, problems_of, told, too_slow
@@ -148,6 +148,7 @@ def errors_arguments(parser: ArgumentParser) -> None:
 def job_errors(options: Mapping[str, Any]) -> CommandResult:
     """List the errors, or decide about one."""
     act, id, text = options["act"], options["id"], options["text"]
+    refuse_unused(options, f"errors {act}", {"ID": "id"} if act == "list" else {"--queue": "queue", "--state": "state"})
     if act != "list":
         error = error_inbox.find(id)
         if error is None:

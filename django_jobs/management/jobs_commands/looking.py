@@ -63,7 +63,7 @@ def list_jobs(options: Mapping[str, Any]) -> CommandResult:
     match = match_of(options, state)
     found = first(state, match, limit)
     shown = [masked(info) for info in found.jobs]
-    rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in shown]
+    rows = [[info.id, name_of(info.record), info.queue, iso(info.at), error_of(info)] for info in shown]
     looked = f"Checked: {found.checked} of {counted(found.total, f'{state} job')}."
     said = [f"Shown: {len(shown)}.", "Looked up by id." if match.id else looked, *found.notes]
     text = table(["id", "name", "queue", "at", "error"], rows) if rows else ""

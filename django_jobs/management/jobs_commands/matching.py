@@ -12,6 +12,7 @@ from django_jobs.browse import Match
 from django_jobs.browse.query.parsing import FIELDS, NO_STATE, state_of
 from django_jobs.browse.query.terms import ms_of
 from django_jobs.core.values import State
+from django_jobs.management.jobs_commands.base import given
 from django_jobs.operations import check_queue
 from django_jobs.stores.values.lists import TIMED
 
@@ -59,9 +60,13 @@ def state_asked(query: str) -> State:
 
 def refuse_filters(options: Mapping[str, Any]) -> None:
     """Raise CommandError if filters are given: with ids they would do nothing."""
-    given = [option for option, key in _CHOOSING.items() if options[key]]
-    if given:
-        raise CommandError(f"{' and '.join(given)} chooses among the jobs of a state: use it with --all, without ids.")
+    if names := given(options, _CHOOSING):
+        raise CommandError(f"{names} chooses among the jobs of a state: use it with {choosing(options)}, without ids.")
+
+
+def choosing(options: Mapping[str, Any]) -> str:
+    """Return the options that take the place of ids."""
+    return "--all or --query" if "all" in options else "--query"
 
 
 def _time_of(option: str, text: str) -> int:

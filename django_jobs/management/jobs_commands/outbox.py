@@ -71,9 +71,9 @@ def act(options: Mapping[str, Any]) -> CommandResult:
         )
     said += [f"Not found: {listed(missing)}."] if missing else []
     data = {"done": [row.pk for row in done], "old": old, "missing": missing}
-    return CommandResult(
-        data, " ".join(said), int(bool(old or missing)), [audit.outbox_act(word, done)] if done else []
-    )
+    changed = kept.waits_for_somebody(done) if word == "send" else done
+    acts = [audit.outbox_act(word, changed)] if changed else []
+    return CommandResult(data, " ".join(said), int(bool(old or missing)), acts)
 
 
 def listed(ids: Any) -> str:

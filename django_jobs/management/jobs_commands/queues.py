@@ -65,9 +65,10 @@ def on_schedule(verb: str, act: Callable[[ScheduleEntry], None], options: Mappin
     if any(options.get(name) for name in ("queue", "job", "seconds", "reason")):
         raise CommandError("--schedule stands alone: a schedule is paused until somebody resumes it.")
     entry = schedules.get_entry(options["schedule"])
+    was_paused = schedules.paused_at(entry) is not None
     act(entry)
-    done = audit.Act(verb, audit.ObjectKind.SCHEDULE, entry.id)
-    return CommandResult({f"{verb}d": {"schedule": entry.id}}, f"{entry.id}: {verb}d.", acts=[done])
+    acts = [audit.Act(verb, audit.ObjectKind.SCHEDULE, entry.id)] if was_paused is (verb == "resume") else []
+    return CommandResult({f"{verb}d": {"schedule": entry.id}}, f"{entry.id}: {verb}d.", acts=acts)
 
 
 def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
@@ -93,10 +94,10 @@ def paused(options: Mapping[str, Any]) -> CommandResult:
             each["kind"],
             f"{each['name']} in {each['queue']}" if each["kind"] == "job type" else each["name"],
             each["since"],
-            each["until"] or "",
-            each["by"] or "",
+            each["until"],
+            each["by"],
             "" if each["waiting"] is None else f"{each['waiting']}{' or more' if each['or_more'] else ''}",
-            each["reason"] or "",
+            each["reason"],
         ]
         for each in data
     ]

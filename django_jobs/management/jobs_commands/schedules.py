@@ -11,9 +11,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django_jobs import operations, schedules
+from django_jobs.core.values import Added
 from django_jobs.enqueueing.handle import DEFERRED
 from django_jobs.formatting import plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, table
+from django_jobs.management.jobs_commands.enqueueing import equal_waits
 from django_jobs.models import audit
 from django_jobs.serialization.payloads import iso
 
@@ -77,10 +79,14 @@ def which(parser: ArgumentParser) -> None:
 def run(options: Mapping[str, Any]) -> CommandResult:
     entry = schedules.get_entry(options["schedule"])
     handle = schedules.run_now(entry)
+    is_new = handle.added in (None, Added.ADDED)
+    data = {"schedule": entry.id, "id": handle.id, "name": handle.name, "queue": handle.queue, "added": is_new}
     act = audit.Act("run", audit.ObjectKind.SCHEDULE, entry.id, {"job": [handle.queue, handle.id]})
-    data = {"schedule": entry.id, "id": handle.id, "name": handle.name, "queue": handle.queue}
+    acts = [] if handle.added is Added.DUPLICATE else [act]
+    if not is_new:
+        return CommandResult(data, f"{entry.id}: {equal_waits(handle)}", acts=acts)
     after = "will be enqueued as job {} after the commit." if handle.state == DEFERRED else "was enqueued as job {}."
-    return CommandResult(data, f"{entry.id} {after.format(handle.id)}", acts=[act])
+    return CommandResult(data, f"{entry.id} {after.format(handle.id)}", acts=acts)
 
 
 SCHEDULES = Subcommand("List the schedules, with next and last runs.", arguments, show)

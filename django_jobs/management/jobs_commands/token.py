@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.utils import timezone
+from django.utils.translation import override
 
 from django_jobs.formatting import plain
-from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, iso_of, table
+from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, iso_of, refuse_unused, table
 from django_jobs.models import ApiToken, audit
 from django_jobs.models.token import Scope
 
+#: The options, their keys, and the actions that use them.
+_OPTIONS: Mapping[str, tuple[str, Collection[str]]] = {
+    "NAME": ("name", ("create", "rotate", "revoke")),
+    "--scope": ("scope", ("create",)),
+    "--job": ("job", ("create",)),
+    "--days": ("days", ("create",)),
+    "--per-minute": ("per_minute", ("create",)),
+    "--overlap": ("overlap", ("rotate",)),
+}
 #: The longest life of a token that is to expire: a hundred years.
 MOST_DAYS = 36_525
 #: The longest overlap of two secrets: a year.
@@ -29,19 +39,22 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--days", type=float, help="the token expires after so many days")
     parser.add_argument("--per-minute", type=int, metavar="N", help="more requests in a minute are answered 429")
     parser.add_argument(
-        "--overlap", type=float, default=24, metavar="HOURS", help="how long the old secret stays valid"
+        "--overlap", type=float, metavar="HOURS", help="how long the old secret stays valid (default: 24)"
     )
     parser.add_argument("--job", action="append", default=[], metavar="NAME", help="only these job types")
 
 
 def run(options: Mapping[str, Any]) -> CommandResult:
-    if options["action"] == "list":
+    action, overlap = options["action"], options["overlap"]
+    unused = {name: key for name, (key, actions) in _OPTIONS.items() if action not in actions}
+    refuse_unused(options, f"token {action}", unused)
+    if action == "list":
         return listed()
     if not options["name"]:
-        raise CommandError(f"Name the token: manage.py jobs token {options['action']} NAME.")
-    if options["action"] == "rotate":
-        return rotate(options["name"], options["overlap"])
-    return create(options) if options["action"] == "create" else revoke(options["name"])
+        raise CommandError(f"Name the token: manage.py jobs token {action} NAME.")
+    if action == "rotate":
+        return rotate(options["name"], 24 if overlap is None else overlap)
+    return create(options) if action == "create" else revoke(options["name"])
 
 
 def create(options: Mapping[str, Any]) -> CommandResult:
@@ -55,7 +68,8 @@ def create(options: Mapping[str, Any]) -> CommandResult:
             options["name"], dict.fromkeys(options["scope"]), options["job"], expires_at, options["per_minute"]
         )
     except ValidationError as error:
-        raise CommandError(" ".join(error.messages)) from error
+        with override("en"):
+            raise CommandError(" ".join(error.messages)) from error
     unknown = token.unknown_jobs()
     text = f"{secret}\nWrite it down: it cannot be shown again."
     if unknown:
@@ -86,11 +100,11 @@ def revoke(name: str) -> CommandResult:
     tokens = list(ApiToken.objects.filter(name=name).order_by("created_at"))
     if not tokens:
         raise CommandError(f"There is no token {name!r}: manage.py jobs token list.")
-    for token in tokens:
+    valid = [token for token in tokens if token.revoked_at is None]
+    for token in valid:
         token.revoke()
-    return CommandResult(
-        described(tokens[-1]), f"{name}: revoked.", acts=[audit.Act("revoke", audit.ObjectKind.TOKEN, name)]
-    )
+    acts = [audit.Act("revoke", audit.ObjectKind.TOKEN, name)] if valid else []
+    return CommandResult(described(tokens[-1]), f"{name}: revoked.", acts=acts)
 
 
 def listed() -> CommandResult:

@@ -104,7 +104,7 @@ def step_row(step: StepInfo, payload: Mapping[str, Any]) -> list[object]:
     state = (payload["job_state"] or step.state) if step.state == "live" else step.state
     after = ",".join(map(str, step.after[:10])) + (",…" if len(step.after) > 10 else "")
     number = step.job_id if payload["number"] is None else step.number
-    return [number, step.name, payload["job"] or "", step.queue, "queued" if state == "live" else state, after]
+    return [number, step.name, payload["job"], step.queue, "queued" if state == "live" else state, after]
 
 
 def cancel(options: Mapping[str, Any]) -> CommandResult:
@@ -128,7 +128,7 @@ def cancel(options: Mapping[str, Any]) -> CommandResult:
 
 
 def retry(options: Mapping[str, Any]) -> CommandResult:
-    restarted = operations.retry_workflow(options["id"])
+    restarted = operations.retry_workflow(browse.workflow(options["id"]).id)
     moved = len(restarted)
     if options["yes"]:
         moved += operations.retry_held(options["id"])

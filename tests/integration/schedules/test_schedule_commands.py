@@ -60,6 +60,21 @@ def test_run_enqueues_the_job_once_now(redis_store):
     assert redis_store.get("default", answer["id"]) is not None
 
 
+@pytest.mark.parametrize(
+    ("conflict", "told", "acts"), [("skip", "Nothing was enqueued", 1), ("replace", "It has the new arguments now", 3)]
+)
+def test_a_run_whose_equal_job_waits_says_so(redis_store, admin_client, conflict, told, acts):
+    registry.unregister("tests.greet")
+    registry.register(JobDefinition(greet, name="tests.greet", unique="queued", on_conflict=conflict))
+    first = json.loads(jobs("run", "nightly", "--json"))
+    assert first["added"] is True
+    assert f"An equal tests.greet job is already waiting in queue default. {told}." in jobs("run", "nightly")
+    data = {"do": "run", "schedule": "nightly"}
+    page = admin_client.post("/admin/django_jobs/dashboard/schedules/", data, follow=True)
+    assert "An equal job is already waiting." in page.text
+    assert [entry.details["job"] for entry in AuditEntry.objects.all()] == [["default", first["id"]]] * acts
+
+
 def test_an_unknown_schedule_is_an_error_that_names_the_others():
     with pytest.raises(CommandError, match="settings:nightly"):
         jobs("run", "weekly")
@@ -67,10 +82,12 @@ def test_an_unknown_schedule_is_an_error_that_names_the_others():
 
 def test_a_schedule_is_paused_and_resumed_by_its_id_or_name():
     entry = schedules.get_entry("settings:nightly")
-    assert json.loads(jobs("pause", "--schedule", "nightly", "--json")) == {"paused": {"schedule": entry.id}}
+    for _ in range(2):
+        assert json.loads(jobs("pause", "--schedule", "nightly", "--json")) == {"paused": {"schedule": entry.id}}
     assert schedules.paused_at(entry) is not None
     assert "settings:nightly" in jobs("paused")
-    assert "settings:nightly: resumed." in jobs("resume", "--schedule", entry.id)
+    for _ in range(2):
+        assert "settings:nightly: resumed." in jobs("resume", "--schedule", entry.id)
     assert schedules.paused_at(entry) is None
     assert [(each.verb, each.kind, each.subject) for each in AuditEntry.objects.order_by("id")] == [
         ("pause", "schedule", entry.id),

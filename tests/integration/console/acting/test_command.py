@@ -14,12 +14,14 @@ import pytest
 from django.core.management import CommandError, call_command, load_command_class
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.test import override_settings
+from django.utils.translation import override
 
 from django_jobs import archive
 from django_jobs.browse.query.parsing import FIELDS
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
+from django_jobs.models import AuditEntry
 from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -585,3 +587,40 @@ def test_times_from_the_database_have_their_offset(console_store: Store, filler:
 def test_a_wrong_state_is_answered_with_the_states() -> None:
     with pytest.raises(CommandError, match="'dead', 'expired', 'succeeded'"):
         jobs("archived", "--state", "asleep")
+
+
+def test_what_is_not_known_is_an_empty_cell(console_store: Store, filler: Filler) -> None:
+    filler.make(State.DEAD)
+    assert as_json("times")[0]["since"] is None
+    assert "None" not in jobs("times")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("cancel",), "Name the ids of jobs, or use --query; not both"),
+        (("cancel", "x", "--name", "shop.send_receipt"), "--name chooses .* use it with --query, without ids"),
+        (("retry",), "or use --all or --query; not both"),
+        (("token", "rotate", "shop", "--days", "30", "--scope", "read"), "`token rotate` has no use for --scope and"),
+        (("token", "revoke", "shop", "--overlap", "0"), "`token revoke` has no use for --overlap"),
+        (("token", "list", "shop"), "`token list` has no use for NAME"),
+        (("errors", "list", "0123"), "`errors list` has no use for ID"),
+        (("errors", "resolve", "0123", "--queue", "default"), "`errors resolve` has no use for --queue"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused_and_what_is_named_exists(
+    console_store: Store, words: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(CommandError, match=why):
+        jobs(*words)
+
+
+def test_a_token_is_refused_in_english_and_its_revocation_is_one_act(console_store: Store) -> None:
+    jobs("token", "create", "shop", "--scope", "read")
+    with override("de"):
+        for words in (("shop",), ("till", "--per-minute", "0")):
+            with pytest.raises(CommandError, match=r"There is a valid token of that name|Ensure this value is greater"):
+                jobs("token", "create", *words, "--scope", "read")
+    for _ in range(2):
+        assert jobs("token", "revoke", "shop") == "shop: revoked.\n"
+    assert [entry.verb for entry in AuditEntry.objects.order_by("id")] == ["create", "revoke"]

@@ -102,6 +102,29 @@ def test_retry_delete_and_bulk_of_the_command_line(console_store: Store, filler:
     assert "4 jobs were deleted." in sentence(every)
 
 
+def test_a_bulk_act_that_is_interrupted_stands_in_it_and_goes_on(
+    console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler.make(State.DEAD)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bulk, "drive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            call_command("jobs", "delete", "--all", "dead", stdout=StringIO())
+    (entry,), (operation,) = AuditEntry.objects.all(), bulk.operations_list()
+    assert (entry.verb, entry.source, entry.subject, entry.details["ended"]) == ("delete", "command", operation.id, 0)
+    assert operation.user == entry.actor
+    bulk.drive(operation.id, 60.0)
+    bulk.tell_ended()
+    end = AuditEntry.objects.latest("id")
+    assert (end.actor, end.source, end.details["moved"]) == (entry.actor, "command", 1)
+    assert console_store.stats(["default"])[0].counts["dead"] == 0
+    assert f"bulk/{operation.id}/" in root.get(PAGE).text
+
+
 def test_the_command_prints_it_and_chooses(console_store: Store, filler: Filler) -> None:
     record("ada", Source.ADMIN, Act("pause", ObjectKind.QUEUE, "default", {"reason": "the bank is down"}))
     record("robot", Source.HTTP, Act("kill", ObjectKind.JOB, "mail", {"ids": [["mail", "7"]], "moved": 1}))

@@ -15,7 +15,7 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.utils.translation import override
 
-from django_jobs import chain, operations
+from django_jobs import Batch, chain, operations
 from django_jobs.enqueueing.submit import enqueue_by_name
 from django_jobs.exceptions import JobNotFound
 from django_jobs.models.audit import AuditEntry
@@ -269,3 +269,23 @@ def test_the_command_sends_and_deletes_and_says_what_it_did_not() -> None:
     for words in (("delete", "999"), ("send", str(2**70)), ("send",), ("list", "5")):
         with pytest.raises(CommandError):
             jobs("outbox", *words)
+
+
+def test_what_waits_already_is_sent_and_is_no_act(root: Client) -> None:
+    handle = receipt()
+    waits, holds = kept.entry(receipt(8)), kept.entry(handle, reason="why")
+    for _ in range(2):
+        assert jobs("outbox", "send", str(waits), str(holds)) == ("send: 2 entries.", 0)
+    assert "2 entries of the outbox will be sent." in act(root, "send_again", waits, holds).text
+    (done,) = AuditEntry.objects.all()
+    assert done.details == {"ids": [["default", handle.id]], "moved": 1}
+
+
+@pytest.mark.parametrize("words", [(), ("--cancel", "--yes"), ("--retry",)])
+def test_commands_on_a_workflow_or_batch_that_is_still_in_the_outbox_say_so(words: tuple[str, ...]) -> None:
+    flow = chain(sample_jobs.receipt.s(1), sample_jobs.receipt.s(2)).enqueue()
+    with Batch("import") as made:
+        sample_jobs.receipt.enqueue(1)
+    for id, entry in zip((flow.id, made.handle.id), kept.ids()[:2], strict=True):
+        with pytest.raises(CommandError, match=f"with the id '{id}'. It is in the outbox \\(entry {entry}\\)"):
+            jobs("workflow", id, *words)
