@@ -9,20 +9,23 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 
 from django_jobs import Batch, Retry, chain, job
 from django_jobs.browse.match import Match
 from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane, NewJob, State
+from django_jobs.enqueueing import commits
 from django_jobs.exceptions import StoreCorrupt, StoreError
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.models import ArchivedJob
 from django_jobs.operations import bulk
+from django_jobs.outbox.models import OutboxEntry
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import Store
+from django_jobs.stores.redis import Store, adding
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
@@ -62,9 +65,16 @@ def fails() -> None:
 
 
 @pytest.fixture
-def site(law_store: Store, settings: Any) -> Iterator[Store]:
-    """A store in use, with two queues; nobody repairs them."""
-    settings.DJANGO_JOBS = {"STORE": "memory", "ARCHIVE": {}, "QUEUES": {"default": {}, "a": {}, "z": {}}}
+def site(law_store: Store, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store in use, with two queues; nobody repairs them.  Nothing was said before."""
+    for module, said in ((end_calls, "later"), (adding, "_closed"), (commits, "_kept")):
+        monkeypatch.setattr(module, said, Complaints(60.0))
+    settings.DJANGO_JOBS = {
+        "STORE": "memory",
+        "ARCHIVE": {},
+        "OUTBOX": True,
+        "QUEUES": {"default": {}, "a": {}, "z": {}},
+    }
     use_store(law_store)
     yield law_store
     use_store(None)
@@ -241,6 +251,15 @@ def test_jobs_that_cannot_go_to_another_queue_are_said_once(site: Store, caplog:
         with suppress(StoreError):
             end_calls.follow(site, "a")
     assert caplog.text.count("Jobs cannot go from queue 'a' to 'z' now") == 1
+
+
+def test_jobs_that_stay_in_the_outbox_are_said_once(site: Store, caplog: pytest.LogCaptureFixture) -> None:
+    breaks(site, "jobs")
+    for _ in range(5):
+        with transaction.atomic():
+            nothing.using(queue="a").enqueue()
+    assert OutboxEntry.objects.count() == 5
+    assert caplog.text.count("from the outbox later") == 1
 
 
 def test_a_database_that_middleware_needs_is_said_once(
