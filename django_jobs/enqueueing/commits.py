@@ -28,6 +28,7 @@ from django_jobs.enqueueing.handle import DEFERRED, DUPLICATE, FULL
 from django_jobs.enqueueing.request import EncodedJob, sent_later, state_of
 from django_jobs.exceptions import JobsError, QueueFull, StoreError, StoreUnavailable
 from django_jobs.formatting import counted
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 
 logger = logging.getLogger("django_jobs")
@@ -38,6 +39,8 @@ PASSING = (StoreError, QueueFull)
 _PAUSE = 1.0
 #: Servers of the store → until when commits do not ask them (monotonic).
 _away_until: dict[frozenset[str], float] = {}
+#: about what stays in the outbox; seconds.
+_kept = Complaints(60.0)
 
 
 class _Call(NamedTuple):
@@ -142,12 +145,9 @@ def _waits_in(callbacks: Iterable[tuple[Any, ...]], group: _Group) -> bool:
 
 
 def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
-    """Send the jobs of one group.  The transaction is committed, so all jobs are due now; every failure is logged, so
-    that operators can act.
+    """Send the jobs of one group.  The transaction is committed, so all jobs are due now; what fails is logged.
 
-    Django stops at the first callback that raises; therefore an error is raised only after the transaction's last
-    group.
-    """
+    Django stops at the first callback that raises: an error is raised only after the transaction's last group."""
     if ACTIVE:
         crashpoint("outbox.committed")
     for jobs, error in _send(list(_due(calls)), commit.away):
@@ -198,7 +198,8 @@ def _stays(each: EncodedJob, error: JobsError) -> bool:
 
 def _log_kept(what: str, error: JobsError, *away: frozenset[str]) -> None:
     _away_until.update(dict.fromkeys(away, monotonic() + _PAUSE))
-    logger.warning("Not enqueued after the commit: %s.  A worker sends it from the outbox later: %s", what, error)
+    if _kept.is_new(error):
+        logger.warning("Not enqueued after the commit: %s.  A worker sends it from the outbox later: %s", what, error)
 
 
 def _remove(tokens: Collection[str]) -> None:

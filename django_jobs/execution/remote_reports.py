@@ -11,7 +11,7 @@ from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Succeeded, clean
 from django_jobs.core.values import Claim
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import CorruptRecord, Fail, JobsError
+from django_jobs.exceptions import CorruptRecord, Fail, JobsError, StoreError, StoreUnavailable
 from django_jobs.execution.settle import (
     advance,
     after_ends,
@@ -151,14 +151,24 @@ class RemoteWatch:
     def tick(self) -> int:
         """Fail the attempts that are overdue now, and give back unconfirmed claims, at most 100 per queue.  Returns how
         many it ended."""
-        failed = 0
+        failed, refused = 0, None
         for queue in self.queues():
-            silent: list[Claim] = []
-            for claim in self.store.overdue(queue, spare=SPARED):
-                if is_unconfirmed(claim.worker):
-                    failed += not self.store.release(queue, [claim])
-                else:
-                    silent.append(claim)
-            lost = _end_many(self.store, queue, [(claim, NoReport()) for claim in silent], "timeout")
-            failed += len(silent) - len(lost)
+            try:
+                failed += self._look_into(queue)
+            except StoreUnavailable:
+                raise
+            except StoreError as error:  # of one queue, such as a damaged key
+                refused = error
+        if refused is not None:
+            raise refused
         return failed
+
+    def _look_into(self, queue: str) -> int:
+        failed, silent = 0, list[Claim]()
+        for claim in self.store.overdue(queue, spare=SPARED):
+            if is_unconfirmed(claim.worker):
+                failed += not self.store.release(queue, [claim])
+            else:
+                silent.append(claim)
+        lost = _end_many(self.store, queue, [(claim, NoReport()) for claim in silent], "timeout")
+        return failed + len(silent) - len(lost)

@@ -155,7 +155,8 @@ def advance(store: Store, queue: str, *, in_workflow: bool = True, is_followed: 
         if is_followed:
             end_calls.follow_at_leisure(store, queue)
     except StoreError as error:
-        logger.warning("What follows from the ends of jobs in queue %r is done a little later: %s", queue, error)
+        if end_calls.later.is_new(error, queue):
+            logger.warning("What follows from the ends of jobs in queue %r is done a little later: %s", queue, error)
 
 
 def _is_followed(attempted: Attempted) -> bool:
@@ -163,8 +164,7 @@ def _is_followed(attempted: Attempted) -> bool:
     outcome, controls = attempted.outcome, attempted.controls
     if isinstance(outcome, RetryIn):
         return outcome.queue != ""
-    called = controls.on_end is not None or controls.on_dead is not None
-    return called and isinstance(outcome, Succeeded | Cancelled | Dead)
+    return (controls.on_end or controls.on_dead) is not None and isinstance(outcome, Succeeded | Cancelled | Dead)
 
 
 def settle(store: Store, attempted: Attempted) -> Attempted | None:

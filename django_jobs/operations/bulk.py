@@ -26,8 +26,9 @@ from django_jobs.browse.match import Match
 from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.browse.search import number_in
 from django_jobs.core.values import FINISHED, JobInfo, State
-from django_jobs.exceptions import JobsError
+from django_jobs.exceptions import JobsError, StoreError, StoreUnavailable
 from django_jobs.operations.actions import batches
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.serialization.checked import check_fields, texts_in, typed
 from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores import get_store
@@ -42,6 +43,8 @@ DRIVER_LIFE = 30_000
 KEEP = 7 * 86_400_000
 KEEP_NUMBER = 50
 BATCH = 1_000
+#: about operations whose end cannot be logged; seconds.
+_untold = Complaints(3600.0)
 #: The same for an operation that reads each job to find it: records may be large.
 INDEXED_BATCH = 200
 
@@ -183,9 +186,17 @@ def stop(id: str) -> None:
 def tick(seconds: float = 0.5) -> bool:
     """Drive the unfinished operations for about `seconds`.  Returns whether anything is left to do."""
     unfinished = [operation for operation in operations_list() if not operation.finished]
+    refused = None
     for operation in reversed(unfinished):
-        drive(operation.id, seconds / len(unfinished))
+        try:
+            drive(operation.id, seconds / len(unfinished))
+        except StoreUnavailable:
+            raise
+        except StoreError as error:  # of one queue, such as a damaged key
+            refused = error
     tell_ended()
+    if refused is not None:
+        raise refused
     return any(not operation.finished for operation in operations_list()) if unfinished else False
 
 
@@ -224,8 +235,9 @@ def tell_ended() -> None:
             try:
                 for each in ended:
                     each(operation)
-            except Exception:
-                logger.exception("The end of bulk operation %s cannot be logged now", operation.id)
+            except Exception as error:
+                if _untold.is_new(error, operation.id):
+                    logger.exception("The end of bulk operation %s cannot be logged now", operation.id)
             else:
                 store.update_document(DOCUMENT, {f"{operation.id}/told": True})
             leave_wheel(operation.id, me)

@@ -11,7 +11,7 @@ from django_jobs.core.values import FINISHED, Added, State
 from django_jobs.enqueueing.handle import find
 from django_jobs.enqueueing.request import request_for
 from django_jobs.enqueueing.submit import submit
-from django_jobs.exceptions import DuplicateJob, QueueFull, StoreError
+from django_jobs.exceptions import DuplicateJob, QueueFull, StoreUnavailable
 from django_jobs.runtime.complaints import Complaints
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import jitter_ms, next_run
@@ -67,7 +67,7 @@ class Periodic:
         """Handle one schedule; an error in it is reported and does not affect the others."""
         try:
             wait = self._enqueue_due(entry, round_)
-        except StoreError:
+        except StoreUnavailable:
             raise
         except QueueFull as error:
             self._report(entry, f"{error} This run waits until the queue has room.")

@@ -27,6 +27,7 @@ from django_jobs.enqueueing.batching import Away
 from django_jobs.enqueueing.request import DIGEST_LENGTH, NewJobRequest, request_for
 from django_jobs.enqueueing.submit import submit_separately
 from django_jobs.exceptions import CorruptRecord, JobsError, PayloadError, QueueFull, StoreError, UnknownJob
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.arguments import dump, read, read_value
 from django_jobs.serialization.masking import masked
@@ -41,6 +42,8 @@ logger = logging.getLogger("django_jobs")
 
 #: In the place of the state, in the entry of the job that `on_dead` names.
 ON_DEAD = "on_dead"
+#: about what cannot follow from ends now; seconds.
+later = Complaints(60.0)
 #: Names that this process does not know, and has logged.
 _warned: set[str] = set()
 #: A process that has found ends which must wait does not look at them again for so many times as long as that took,
@@ -129,7 +132,8 @@ def _enqueue(queue: str, ends: list[tuple[str, JobInfo]], look: _Look) -> list[s
             _warn(job, name, error)
     for key, request, answer in zip(keys, requests, _submit(requests, look), strict=True):
         if isinstance(answer, DatabaseFault | OSError):
-            logger.warning("%s is enqueued later for the end of a job in queue %r: %s", request.name, queue, answer)
+            if later.is_new(answer, f"{queue}\t{request.name}"):
+                logger.warning("%s is enqueued later for the end of a job in queue %r: %s", request.name, queue, answer)
         elif isinstance(answer, StoreError):
             look.failed.append(answer)
         elif not isinstance(answer, QueueFull):

@@ -26,7 +26,8 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added, JobInfo, State
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured
+from django_jobs.exceptions import StoreCorrupt, StoreError, StoreMisconfigured, StoreUnavailable
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.checked import read_count
 from django_jobs.serialization.record import job_in, name_of
@@ -57,6 +58,8 @@ CHECK_SOON, CHECK = 3_000, 60_000
 _LOOKED_UP = 1000
 #: Raised for one workflow that cannot be read or continued, while others can.
 FAULTY = (StoreCorrupt, StoreMisconfigured, *BROKEN)
+#: about workflows that cannot be checked; seconds.
+_unreadable = Complaints(3600.0)
 
 
 def step_of(workflow: str, job_id: str) -> str:
@@ -224,18 +227,21 @@ def check_all(store: Store, workflows: Sequence[str], kept: int) -> None:
 
     `kept`: ms for which one stays after its end.  One that is stopped stays as long as a job that can be retried.
 
-    Raises StoreFull after all of them were tried: what is deleted makes room."""
-    again, full = list[tuple[str, int]](), None
+    What the store refuses for one of them is raised after all of them were tried: what is deleted makes room."""
+    again, refused = list[tuple[str, int]](), None
     for workflow in workflows:
         try:
             again += _checked(store, workflow, kept)
-        except StoreFull as error:
-            full = error
-        except (StoreCorrupt, *BROKEN):  # one that cannot be read must not keep the others from being checked
-            logger.exception("Workflow %s cannot be checked", workflow)
+        except (StoreCorrupt, *BROKEN) as error:  # one that cannot be read must not keep the others from being checked
+            if _unreadable.is_new(error, workflow):
+                logger.exception("Workflow %s cannot be checked", workflow)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            refused = error
     store.check_workflows_in(again)
-    if full is not None:
-        raise full
+    if refused is not None:
+        raise refused
 
 
 def _checked(store: Store, workflow: str, kept: int) -> Iterator[tuple[str, int]]:

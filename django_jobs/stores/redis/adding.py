@@ -8,6 +8,7 @@ from time import monotonic
 
 from django_jobs.core.values import PLAIN, Added, Expired, NewJob
 from django_jobs.exceptions import StoreError, StoreFull, StoreUnavailable
+from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.checked import read_number
 from django_jobs.stores.redis.connection.entries import read_expired, read_move
@@ -20,6 +21,8 @@ logger = logging.getLogger("django_jobs")
 _ADDED = {word.value.encode(): word for word in Added}
 #: Seconds for which a process relies on a queue's name that it has stored: a server that failed may have lost it.
 NAMED = 60.0
+#: about queues to which no jobs can go; seconds.
+_closed = Complaints(60.0)
 #: Tries to move an id while other processes move it, too.
 _TRIES = 20
 _IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
@@ -149,7 +152,8 @@ class Adding(Part):
                     arrived.append(key)
             except StoreError as error:
                 away.add(goal)
-                logger.warning("Jobs cannot go from queue %r to %r now: %s", queue, goal, error)
+                if _closed.is_new(error, f"{queue}\t{goal}"):
+                    logger.warning("Jobs cannot go from queue %r to %r now: %s", queue, goal, error)
             except ValueError as error:
                 arrived.append(key)
                 logger.error("The job of entry %r of queue %r cannot be read, and is lost: %s", key, queue, error)

@@ -214,7 +214,12 @@ class Upkeep(Stats):
 
         It has the turn for `lease` ms from now.  A queue is left out while another archiver has its turn.  A turn only
         keeps archivers from doing the same work twice: without one, `archive_batch` and `archive_done` do no harm."""
-        turns = self._run_over("archive_turns", queues, archiver, lease)
+        try:
+            turns = self._run_over("archive_turns", queues, archiver, lease)
+        except StoreCorrupt:  # of one queue: it is left out, until `reconcile` or doctor has mended it
+            if len(queues) == 1:
+                return []
+            return [queue for each in queues for queue in self.archive_turns([each], archiver, lease)]
         return [queue for queue, mine in zip(queues, turns, strict=True) if mine]
 
     def archive_leave(self, queues: Sequence[str], archiver: str) -> None:

@@ -13,7 +13,7 @@ from django_jobs.core import registry
 from django_jobs.core.values import Claimed, Completion, Lane
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.signal_events import Deliver, send
-from django_jobs.exceptions import StoreCorrupt, StoreError
+from django_jobs.exceptions import StoreCorrupt, StoreError, StoreMisconfigured
 from django_jobs.remote import left_to_pull_workers
 from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
@@ -246,9 +246,11 @@ class Fetcher:
             return
         try:
             self._wait_for_work(timeout)
-        except StoreCorrupt as error:
-            # In one queue a key for wake-ups or counts is broken: claim from each queue instead.
-            logger.debug("Waiting for work failed: %s", error)
+            self._broken.is_over()
+        except (StoreCorrupt, StoreMisconfigured) as error:
+            # In one queue a key for wake-ups is broken, or this user may not wait: claim from each queue instead.
+            if isinstance(error, StoreMisconfigured) and self._broken.is_new(error):
+                logger.error("Cannot wait for work; jobs start up to %g s later: %s", BROKEN_INTERVAL, error)
             self.gate.ended.wait(min(timeout, BROKEN_INTERVAL))
             self.picker.suspect()
 

@@ -11,7 +11,7 @@ from django.db import Error as DatabaseFault
 from django_jobs import browse, remote
 from django_jobs.conf import get_settings
 from django_jobs.conf.release import release
-from django_jobs.exceptions import StoreFull
+from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.formatting import migrate_hint
 from django_jobs.models import audit
@@ -126,17 +126,20 @@ def read_remote_types() -> int:
 def workflows(store: Store, queues: Sequence[str]) -> int:
     """Do what follows from the ends of jobs and was not done by the process that ended them; check workflows.
 
-    Raises StoreFull after the checks: these delete old workflows, which a store without memory needs most."""
-    read, full = 0, None
+    What the store refuses in one queue, such as for a damaged key, must not keep others from going on: it is raised
+    after the checks.  These also delete old workflows, which a store without memory needs most."""
+    read, refused = 0, None
     for queue in store.unread(queues):
         try:
             read += engine.advance(store, queue) + end_calls.follow_at_leisure(store, queue)
-        except StoreFull as error:
-            full = error
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            refused = error
     due = store.workflows_due(_CHECKED, _AGAIN)
     engine.check_all(store, due, store.options.history_ttl)
-    if full is not None:
-        raise full
+    if refused is not None:
+        raise refused
     return read + len(due)
 
 

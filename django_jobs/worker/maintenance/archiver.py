@@ -68,8 +68,8 @@ class Archiver:
         _tidy()
         try:
             mine = self.store.archive_turns(sorted(self.queues()), self.name, self.lease)
-            carried = self._carry_some(mine)
             pruned = self._prune(float(settings.get("DAYS", 180)))
+            carried = self._carry_some(mine)
             self._complaints.is_over()
         except (DatabaseFault, ImproperlyConfigured) as error:
             if self._complaints.is_new(error):
@@ -92,8 +92,8 @@ class Archiver:
         for queue in [each for each in queues if each > self.last] + [each for each in queues if each <= self.last]:
             if self.clock() >= until:
                 break
+            self.last = queue  # whatever happens: one that fails must not be the first of every tick
             carried += self._carry(queue)
-            self.last = queue
         return carried
 
     def _carry(self, queue: str) -> int:

@@ -20,7 +20,7 @@ from uuid import uuid4
 from django_jobs.core import registry
 from django_jobs.events.announce import announce_expired, announce_misplaced, announce_recovered
 from django_jobs.events.signal_events import Deliver, send
-from django_jobs.exceptions import StoreError, StoreFull
+from django_jobs.exceptions import StoreError, StoreFull, StoreUnavailable
 from django_jobs.formatting import counted
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.redis import Store
@@ -88,6 +88,8 @@ class MaintenanceTasks:
         signals about recovered jobs.  `others()`: queues, at this moment, that no worker of the project serves."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
         self.retry_state = RetryState("Maintenance")
+        #: number of the task → the error, of tasks whose last call the store refused.
+        self.refused: dict[int, str] = {}
         #: monotonic: expired leases are left alone until then.
         self.grace_until = 0.0
         self._worked_at = monotonic()
@@ -158,16 +160,24 @@ class MaintenanceTasks:
         pause = 1.0
         try:
             pause = task()
-            if self.retry_state.is_on and monotonic() - self._worked_at > self.lease / 2:
+            if (self.retry_state.is_on or self.refused) and monotonic() - self._worked_at > self.lease / 2:
                 self.spare_expired_leases(self.lease)  # the store is back, and this task was the first to notice
             self.retry_state.worked()
             self._worked_at = monotonic()
+            if (over := self.refused.pop(number, None)) and over not in self.refused.values():
+                logger.warning("Maintenance works again, which had failed: %s", over)
         except StoreError as error:
             if monotonic() - self._worked_at > self.lease / 2:
                 # We could not reach the store for so long: perhaps no worker could, and none could renew its leases.
                 self.spare_expired_leases(self.lease)
-            pause = self.retry_state.failed(error)
-            self._pause_until = monotonic() + pause
+            if isinstance(error, StoreUnavailable):
+                pause = self.retry_state.failed(error)
+                self._pause_until = monotonic() + pause
+            else:
+                # What this task lacks, such as a permission, may last, and must not hold up the others.
+                if str(error) not in self.refused.values():
+                    logger.error("Maintenance failed and is tried again until it works: %s", error)
+                pause, self.refused[number] = self._recover_every, str(error)
         except Exception:
             # An error in one maintenance task (such as an archive's database that is down) must not end the others.
             logger.exception("A maintenance task failed; it runs again in a minute")

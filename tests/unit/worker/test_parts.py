@@ -405,7 +405,7 @@ def test_samples_are_taken_of_twenty_queues_in_a_call_and_hold_up_nothing(monkey
     )
     full[0] = True
     assert during(31) == [20, 20, 20]
-    assert not tasks.retry_state.is_on, "what makes room goes on"
+    assert not tasks.refused, "what makes room goes on"
 
 
 # -- the channel ---------------------------------------------------------------------------
