@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 from unittest.mock import patch
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.test import override_settings
 
@@ -19,7 +21,7 @@ from django_jobs.core.values import State
 from django_jobs.enqueueing import request, submit
 from django_jobs.enqueueing.handle import JobHandle
 from django_jobs.formatting import call_text, counted
-from django_jobs.stores import use_store
+from django_jobs.stores import store_options, use_store
 from django_jobs.stores.in_tests import TestStore
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
@@ -52,7 +54,7 @@ class Jobs(JobRun):
         self._stack, self._beginning = ExitStack(), beginning
 
     def __enter__(self) -> Jobs:
-        self.store = TestStore(StoreOptions(clock=self.now_ms))
+        self.store = TestStore(self._options())
         if isinstance(self._beginning, Jobs):
             self.store.copy(self._beginning.store)
             self._ahead_ms = self._beginning._ahead_ms
@@ -73,7 +75,12 @@ class Jobs(JobRun):
         self.store.really_close()
 
     def _stay(self, *, setting: str, **_: Any) -> None:
+        with suppress(ImproperlyConfigured):  # a test may write settings that cannot be read
+            self.store.options = replace(self._options(), namespace=self.store.options.namespace)
         use_store(self.store)
+
+    def _options(self) -> StoreOptions:
+        return replace(store_options(get_settings()), clock=self.now_ms)
 
     # -- looking -----------------------------------------------------------------
 

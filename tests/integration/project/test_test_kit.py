@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.test import TestCase, override_settings
 
-from django_jobs import Retry, current_job, get_job, job
+from django_jobs import Retry, current_job, get_job, job, operations
 from django_jobs.signals import job_expired
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs, JobsTestMixin
@@ -113,6 +113,21 @@ class TestLooking:
         jobs.assert_not_enqueued(other)
         with pytest.raises(AssertionError, match=r"Expected no jobs, but there are:\n  sample\.receipt\(7\)"):
             jobs.assert_not_enqueued(receipt)
+
+    def test_the_settings_of_the_project_and_of_the_test_hold(self, jobs: Jobs) -> None:
+        receipt.using(job_id="order-7").enqueue(7)
+        jobs.run_all()
+        operations.delete("default", ["order-7"])
+        jobs.travel(61)
+        assert receipt.using(job_id="order-7").enqueue(7).state == "succeeded"
+        with override_settings(DJANGO_JOBS={**SETTINGS, "IDEMPOTENCY": 60}):
+            assert receipt.using(job_id="order-7").enqueue(7).state == "queued"
+            with Jobs() as others:
+                receipt.using(job_id="order-8").enqueue(8)
+                others.run_all()
+                operations.delete("default", ["order-8"])
+                others.travel(61)
+                assert receipt.using(job_id="order-8").enqueue(8).state == "queued"
 
     def test_settings_that_change_do_not_lose_the_jobs(self, jobs: Jobs) -> None:
         receipt.enqueue(7)
