@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import urllib.error
 import urllib.request
 from base64 import b64encode
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 
@@ -154,13 +156,23 @@ def shared_store(make_redis_store: Callable[..., Store], settings: Any) -> Store
 
 
 @pytest.fixture
-def ask(transactional_db: None, shared_store: Store, live_server: Any) -> Callable[..., tuple[int, Any]]:
+def busy_server(live_server: Any) -> Any:
+    """A server that many threads call at the same moment."""
+    if connection.vendor == "sqlite" and sys.version_info >= (3, 12):
+        pytest.skip(
+            "The threads share the connection of a database in memory, and mix up its answers from Python 3.12 on."
+        )
+    return live_server
+
+
+@pytest.fixture
+def ask(transactional_db: None, shared_store: Store, busy_server: Any) -> Callable[..., tuple[int, Any]]:
     """Send one request; returns status and document."""
     _, secret = ApiToken.objects.issue("many", ALL)
 
     def ask(method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         request = urllib.request.Request(
-            f"{live_server.url}/jobs/{path}",
+            f"{busy_server.url}/jobs/{path}",
             json.dumps(body if body is not None else {}).encode() if method not in {"GET", "DELETE"} else None,
             {"Authorization": f"Bearer {secret}", "Content-Type": "application/json", **headers},
             method=method,

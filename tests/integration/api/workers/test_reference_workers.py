@@ -93,8 +93,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def lossy(live_server: Any) -> Iterator[Lossy]:
-    with Lossy(live_server.url) as server:
+def lossy(busy_server: Any) -> Iterator[Lossy]:
+    with Lossy(busy_server.url) as server:
         yield server
         server.shutdown()
 
