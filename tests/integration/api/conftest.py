@@ -159,9 +159,7 @@ def shared_store(make_redis_store: Callable[..., Store], settings: Any) -> Store
 def busy_server(live_server: Any) -> Any:
     """A server that many threads call at the same moment."""
     if connection.vendor == "sqlite" and sys.version_info >= (3, 12):
-        pytest.skip(
-            "The threads share the connection of a database in memory, and mix up its answers from Python 3.12 on."
-        )
+        pytest.skip("Threads share the connection of a database in memory, and mix up its answers from Python 3.12 on.")
     return live_server
 
 
