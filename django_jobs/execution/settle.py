@@ -164,7 +164,8 @@ def _is_followed(attempted: Attempted) -> bool:
     outcome, controls = attempted.outcome, attempted.controls
     if isinstance(outcome, RetryIn):
         return outcome.queue != ""
-    return (controls.on_end or controls.on_dead) is not None and isinstance(outcome, Succeeded | Cancelled | Dead)
+    called = controls.on_end is not None or controls.on_dead is not None
+    return called and isinstance(outcome, Succeeded | Cancelled | Dead)
 
 
 def settle(store: Store, attempted: Attempted) -> Attempted | None:

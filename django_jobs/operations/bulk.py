@@ -43,10 +43,10 @@ DRIVER_LIFE = 30_000
 KEEP = 7 * 86_400_000
 KEEP_NUMBER = 50
 BATCH = 1_000
-#: about operations whose end cannot be logged; seconds.
-_untold = Complaints(3600.0)
 #: The same for an operation that reads each job to find it: records may be large.
 INDEXED_BATCH = 200
+#: about operations whose end cannot be logged; seconds.
+_untold = Complaints(3600.0)
 
 #: Jobs that an operation names in its report.
 NAMED = 200

@@ -20,9 +20,11 @@ from django_jobs.exceptions import StoreError
 from django_jobs.formatting import plain
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.management.jobs_commands.strangers import strangers
-from django_jobs.operations import bulk, diagnosis, error_inbox, searching
-from django_jobs.operations.diagnosis import CheckLine, ServerFacts, look_at_server
+from django_jobs.operations import bulk, diagnosis, error_inbox, releases, searching
+from django_jobs.operations.diagnosis import CheckLine, ServerFacts, acknowledging, facts, look_at_server
 from django_jobs.samples.log import KEPT
+from django_jobs.schedules.gaps import DOCUMENT as GAPS
+from django_jobs.schedules.state import DOCUMENT as SCHEDULES
 from django_jobs.schedules.state import read_state
 from django_jobs.serialization.checked import notice, noticing
 from django_jobs.serialization.payloads import iso
@@ -36,8 +38,8 @@ LOOK = 500
 NAMED = 5
 #: The documents of the fleet.  What is wrong inside of them is found where they are read.
 DOCUMENTS = (
-    bulk.DOCUMENT, searching.DOCUMENT, error_inbox.DOCUMENT, "schedules", "schedule_gaps", "snapshot", "releases",
-    "acknowledged", "notifiers", browse.ASKED,
+    bulk.DOCUMENT, searching.DOCUMENT, error_inbox.DOCUMENT, releases.DOCUMENT, acknowledging.DOCUMENT, facts.NOTIFIERS,
+    SCHEDULES, GAPS, browse.ASKED, "snapshot",
 )  # fmt: skip
 #: Repair stops after this many fruitless steps in a row, even if something is still wrong: more would not help.
 FRUITLESS = 20
