@@ -54,6 +54,7 @@ SHORT = [
     "tests/unit/stores",
     "tests/contract",
     "tests/integration/project/test_tasks_backend.py",
+    "tests/integration/worker/test_worker_remote_types.py",
     "tests/integration/enqueue/test_on_commit.py",
     "tests/integration/console/pages/test_pages.py",
     "tests/integration/console/acting/test_actions.py",

@@ -17,7 +17,7 @@ from django_jobs.exceptions import JobsError
 from django_jobs.formatting import migrate_hint, sentence
 from django_jobs.management.jobs_commands import SUBCOMMANDS
 from django_jobs.models import audit
-from django_jobs.runtime.closed_output import JobsCommand
+from django_jobs.runtime.base_command import JobsCommand
 
 
 class Command(JobsCommand):

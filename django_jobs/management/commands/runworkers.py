@@ -24,7 +24,7 @@ from django_jobs.conf.values import KEYS, Judge, whole
 from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.formatting import counted
-from django_jobs.runtime.closed_output import JobsCommand
+from django_jobs.runtime.base_command import JobsCommand
 from django_jobs.stores import get_store
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig

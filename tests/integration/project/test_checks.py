@@ -116,7 +116,7 @@ class TestOutbox:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE django_jobs_outboxentry RENAME TO elsewhere")
         assert missing(databases=["default"]) == ["django_jobs.W006"]
-        assert missing() == []
+        assert missing(databases=[]) == []
 
 
 class TestPrivateServer:
