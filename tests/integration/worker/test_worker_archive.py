@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -54,7 +56,7 @@ def end_jobs(site: DatabaseSite, number: int) -> list[str]:
 
 
 def archived(site: DatabaseSite) -> list[str]:
-    with sqlite3.connect(site.folder / "archive.sqlite3", timeout=30) as connection:
+    with closing(sqlite3.connect(site.folder / "archive.sqlite3", timeout=30)) as connection:
         return [id for (id,) in connection.execute("SELECT job_id FROM django_jobs_archivedjob")]
 
 
