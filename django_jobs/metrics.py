@@ -12,7 +12,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseFault
 
-from django_jobs.browse import queue_names
+from django_jobs.browse import queue_names, readable_stats
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.times import BOUNDS, Times, add_times
@@ -51,7 +51,7 @@ class JobsCollector:
         error here would take the other metrics of the registry with it."""
         try:
             store = get_store()
-            queues, everyone, now = store.stats(queue_names()), store.workers(silent=True), store.now()
+            queues, everyone, now = readable_stats(queue_names()), store.workers(silent=True), store.now()
             workers = [each for each in everyone if each.info.get("state") != SILENT]
             times = store.times([each.queue for each in queues])
             found = diagnosis.check(diagnosis.measure(workers=everyone))

@@ -8,6 +8,7 @@ from django_jobs.browse.counts import (
     job_counts,
     queue_names,
     queue_stats,
+    readable_stats,
     series,
     stats_payload,
     tag_counts,

@@ -12,12 +12,13 @@ from typing import Any
 from django_jobs.conf import get_settings
 from django_jobs.core.queue_stats import read_pause, signed
 from django_jobs.core.values import Pause, QueueStats, State
-from django_jobs.exceptions import StoreError
+from django_jobs.exceptions import StoreCorrupt, StoreError
 from django_jobs.serialization.checked import count_of, whole
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 from django_jobs.stores.values.documents import BROKEN
 from django_jobs.stores.values.lists import OTHER_TAGS
+from django_jobs.stores.values.sizes import chunks
 
 #: Up to this many queues are counted in the store.  With more, the snapshot that workers publish is used, so that a
 #: page costs the same for 500 queues as for 20.
@@ -58,7 +59,8 @@ class JobCounts:
 
     @property
     def missing(self) -> int:
-        """The number of queues that were not counted: there are many, no worker publishes numbers, and time ran out."""
+        """The number of queues that were not counted: they are damaged, or there are many, no worker publishes numbers,
+        and time ran out."""
         return len(self.names) - len(self.queues)
 
     def holding(self, state: State) -> list[str]:
@@ -100,11 +102,25 @@ def queue_stats(queues: Sequence[str]) -> list[QueueStats]:
     return get_store().stats(queues)
 
 
+def readable_stats(queues: Sequence[str]) -> list[QueueStats]:
+    """Return the current numbers of these queues; of several, without those that are damaged and cannot be counted."""
+    try:
+        return queue_stats(queues)
+    except StoreCorrupt:
+        if len(queues) == 1:
+            raise
+    found = []
+    for queue in queues:
+        with suppress(StoreCorrupt):
+            found += queue_stats([queue])
+    return found
+
+
 def job_counts(names: Sequence[str] | None = None) -> JobCounts:
     """Count the jobs of all queues; with many queues, return what a worker counted some seconds ago."""
     names = list(queue_names() if names is None else names)
     if len(names) <= LIVE_QUEUES:
-        return count(get_store().stats(names), names)
+        return count(readable_stats(names), names)
     document = get_store().get_document("snapshot")
     with suppress(*BROKEN):  # a damaged snapshot counts as none, and workers write the next
         if document and 0 <= get_store().now() - count_of(document.get("at", 0)) <= SNAPSHOT_LIFE:
@@ -115,10 +131,12 @@ def job_counts(names: Sequence[str] | None = None) -> JobCounts:
 
 def count_in_time(names: Sequence[str]) -> list[QueueStats]:
     """Count as many of the queues as COUNT_FOR allows, and at least LIVE_QUEUES."""
-    found = get_store().stats(names[:LIVE_QUEUES])
+    found = readable_stats(names[:LIVE_QUEUES])
     deadline = monotonic() + COUNT_FOR
-    while len(found) < len(names) and monotonic() < deadline:
-        found += get_store().stats(names[len(found) : len(found) + CHUNK])
+    for some in chunks(names[LIVE_QUEUES:], CHUNK):
+        if monotonic() >= deadline:
+            break
+        found += readable_stats(some)
     return found
 
 

@@ -11,6 +11,7 @@ from django_jobs.browse.counts import (
     QUARTER,
     queue_names,
     read_buckets,
+    readable_stats,
     widened,
     write_stats,
 )
@@ -34,7 +35,7 @@ def publish_snapshot() -> bool:
     before, now = store.get_document("snapshot"), store.now()
     if now - when(before, "at", now) < FRESH:
         return False
-    stats = store.stats(names)
+    stats = readable_stats(names)
     counts = {state.value: sum(entry.counts.get(state, 0) for entry in stats) for state in State}
     changes: dict[str, Any] = {"at": now, "counts": counts, "queues": {e.queue: write_stats(e) for e in stats}}
     if now - when(before, "series_at", now) >= MINUTE:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic

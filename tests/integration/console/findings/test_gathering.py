@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs import browse
+from django_jobs import browse, metrics
 from django_jobs.core.values import Controls, State
 from django_jobs.operations import diagnosis
 from django_jobs.stores import use_store
@@ -107,3 +107,26 @@ def test_workflows_that_are_not_looked_at_are_said_and_not_over(
     assert report.may_hide(found.key)
     for id in (whole, later, "w" + "0" * 32):
         assert not report.may_hide(found.key.replace(stopped, id))
+
+
+@pytest.mark.parametrize("queues", [3, 25])
+def test_a_damaged_queue_hides_the_trouble_of_no_other(
+    safe_store: Store, clock: Clock, settings: Any, queues: int
+) -> None:
+    """Nobody serves it, so nobody mends it."""
+    names = ["default", "broken", *(f"q{n}" for n in range(2, queues))]
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {name: {} for name in names}}
+    use_store(safe_store)
+    Filler(safe_store).make(State.DEAD, queue="default")
+    Filler(safe_store).add(queue="broken")
+    key = safe_store.keys.of("broken")["queued"]
+    safe_store.transport.command("DEL", key)
+    safe_store.transport.command("SET", key, "junk")
+    for counted_by in ("the page", "a worker"):
+        if counted_by == "a worker" and not browse.publish_snapshot():
+            break  # few queues are always counted by the page
+        report = diagnosis.check()
+        assert [each.queue for each in report.findings if each.cause == "dead"] == ["default"]
+        (counts,) = [each for each in report.unchecked if each.what == "counts"]
+        assert (counts.number, [name for name in names if name in counts.left]) == (1, ["broken"])
+        assert 'django_jobs_jobs{queue="default",state="dead"} 1.0' in metrics.text().decode()
