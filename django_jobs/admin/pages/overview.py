@@ -60,7 +60,6 @@ def overview_context(console: Console) -> dict[str, Any]:
         "worker_number": len(workers),
         "longest": longest_running(workers, LINES),
         "counted_at": counted.at,
-        "missing": counted.missing,
     }
 
 
