@@ -217,16 +217,14 @@ class Transport:
         return list(self._use(exchange))
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Send plain reads together, in one round trip.  Raises StoreError."""
-        if not commands:
-            return []
-        try:
-            with self.client.pipeline(transaction=False) as pipe:
-                for command in commands:
-                    pipe.execute_command(*command)
-                return pipe.execute()
-        except (driver.RedisError, OSError) as error:
-            raise translate(error, self.where) from error
+        """Send plain reads together, in one round trip, repeated as in `persist`.  Raises StoreError."""
+        return persist(self.where, self._pipeline, commands) if commands else []
+
+    def _pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        with self.client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            return pipe.execute()
 
     def close(self) -> None:
         """Disconnect all connections of this process."""
