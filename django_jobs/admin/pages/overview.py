@@ -60,6 +60,7 @@ def overview_context(console: Console) -> dict[str, Any]:
         "worker_number": len(workers),
         "longest": longest_running(workers, LINES),
         "counted_at": counted.at,
+        "missing": counted.missing,
     }
 
 
