@@ -174,10 +174,10 @@ def unchecked_text(each: Unchecked) -> str:
 
 NUMBERED: dict[str, Callable[[int], str]] = {
     "counts": lambda n: ngettext(
-        "%(n)s queue was not counted: its keys are damaged, or there are many queues,"
-        " and no worker publishes their numbers.",
-        "%(n)s queues were not counted: their keys are damaged, or there are many queues,"
-        " and no worker publishes their numbers.",
+        "%(n)s queue was not counted: its keys are damaged, or there are many queues "
+        "and no worker publishes their numbers.",
+        "%(n)s queues were not counted: their keys are damaged, or there are many queues "
+        "and no worker publishes their numbers.",
         n,
     ),
     "schedules": lambda n: ngettext(

@@ -13,7 +13,7 @@ from redis import exceptions as driver
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.connection.scripts import Argument, Script
 from django_jobs.stores.redis.connection.thread_connection import abandon, close
-from django_jobs.stores.redis.connection.transport import Call, Transport, persist
+from django_jobs.stores.redis.connection.transport import Call, Transport, persist, replies_of
 
 
 class ClusterTransport:
@@ -134,14 +134,9 @@ class ClusterTransport:
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """See Transport.pipeline; grouped by node."""
-        return list(self._persist(self._together, commands)) if commands else []
-
-    def _together(self, commands: Sequence[Sequence[Argument]]) -> Sequence[Any]:
-        with self.client.pipeline() as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            replies: Sequence[Any] = pipe.execute()
-        return replies
+        if not commands:
+            return []
+        return list(self._persist(lambda: replies_of(self.client.pipeline(), commands)))
 
     def server_of(self, key: str) -> str:
         """Return the name of the node that had the key's slot at the last call; "" before the first call.  Sends

@@ -218,13 +218,9 @@ class Transport:
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Send plain reads together, in one round trip, repeated as in `persist`.  Raises StoreError."""
-        return persist(self.where, self._pipeline, commands) if commands else []
-
-    def _pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        with self.client.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            return pipe.execute()
+        if not commands:
+            return []
+        return list(persist(self.where, lambda: replies_of(self.client.pipeline(transaction=False), commands)))
 
     def close(self) -> None:
         """Disconnect all connections of this process."""
@@ -265,6 +261,14 @@ def _reply(connection: ThreadConnection) -> Any:
         return connection.receive()
     except driver.ResponseError as error:
         return error.with_traceback(None)  # the caller's frame refers to the error
+
+
+def replies_of(pipe: Any, commands: Sequence[Sequence[Argument]]) -> Any:
+    """Send these commands through a pipeline of redis-py, of one server or of a Cluster."""
+    with pipe:
+        for command in commands:
+            pipe.execute_command(*command)
+        return pipe.execute()
 
 
 # -- sending again -----------------------------------------------------------------
