@@ -102,14 +102,14 @@ def job(id: str, queue: str = "") -> JobInfo:
     return find(id, queue)[0]
 
 
-def find(id: str, queue: str = "", *, archived: bool = True) -> tuple[JobInfo, bool]:
+def find(id: str, queue: str = "") -> tuple[JobInfo, bool]:
     """Return the same, and whether it comes from the archive.  Raises JobNotFound."""
     info, waits = None, ""
     with suppress(PayloadError):  # an id with half of a surrogate pair: no job has it
         info = browse.find(id, [queue] if queue else browse.queue_names())
         if info is not None:
             return info, False
-        if archived and get_settings().archive is not None:
+        if get_settings().archive is not None:
             info = archive.find(id, queue or None)
         if info is None:
             waits = in_outbox(id)
@@ -231,7 +231,7 @@ def why(id: str, queue: str = "") -> Why:
     """Return why a job does not start, or that it has started or ended, with the findings that concern it.
 
     Raises JobNotFound."""
-    return diagnosis.why(find(id, queue, archived=False)[0])
+    return diagnosis.why(find(id, queue)[0])
 
 
 def paused() -> list[Paused]:

@@ -11,7 +11,7 @@ from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Succeeded, clean
 from django_jobs.core.values import Claim
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import CorruptRecord, Fail, JobsError, StoreError, StoreUnavailable
+from django_jobs.exceptions import CorruptRecord, Fail, JobsError
 from django_jobs.execution.settle import (
     advance,
     after_ends,
@@ -22,6 +22,7 @@ from django_jobs.execution.settle import (
     settle_others,
     settle_successes,
 )
+from django_jobs.runtime.refusals import Refusals
 from django_jobs.serialization.holders import is_unconfirmed
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
@@ -151,16 +152,11 @@ class RemoteWatch:
     def tick(self) -> int:
         """Fail the attempts that are overdue now, and give back unconfirmed claims, at most 100 per queue.  Returns how
         many it ended."""
-        failed, refused = 0, None
+        failed, refusals = 0, Refusals()
         for queue in self.queues():
-            try:
+            with refusals.put_off():
                 failed += self._look_into(queue)
-            except StoreUnavailable:
-                raise
-            except StoreError as error:  # of one queue, such as a damaged key
-                refused = error
-        if refused is not None:
-            raise refused
+        refusals.raise_last()
         return failed
 
     def _look_into(self, queue: str) -> int:

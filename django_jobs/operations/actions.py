@@ -251,12 +251,14 @@ def revive_as_seen(info: JobInfo, *, start_again: bool = False) -> bool:
     return False
 
 
-def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
-    """Close a queue, or one job type in it, until `until` (ms; 0 = no end) or until it is resumed.  `by`: the user."""
+def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> bool:
+    """Close a queue, or one job type in it, until `until` (ms; 0 = no end) or until it is resumed.  `by`: the user.
+
+    Returns False if it is closed so already: nothing changes, and there is nothing for the audit log."""
     check_queue(queue)
     if name is not None:
         check_name(name, "pause")
-    get_store().pause(queue, name=name, reason=reason[:500], until=until, by=by[:200])
+    return get_store().pause(queue, name=name, reason=reason[:500], until=until, by=by[:200])
 
 
 def resume(queue: str, *, name: str | None = None) -> Pause | None:

@@ -26,9 +26,10 @@ from django_jobs.browse.match import Match
 from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.browse.search import number_in
 from django_jobs.core.values import FINISHED, JobInfo, State
-from django_jobs.exceptions import JobsError, StoreError, StoreUnavailable
+from django_jobs.exceptions import JobsError
 from django_jobs.operations.actions import batches
 from django_jobs.runtime.complaints import Complaints
+from django_jobs.runtime.refusals import Refusals
 from django_jobs.serialization.checked import check_fields, texts_in, typed
 from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores import get_store
@@ -186,17 +187,12 @@ def stop(id: str) -> None:
 def tick(seconds: float = 0.5) -> bool:
     """Drive the unfinished operations for about `seconds`.  Returns whether anything is left to do."""
     unfinished = [operation for operation in operations_list() if not operation.finished]
-    refused = None
+    refusals = Refusals()
     for operation in reversed(unfinished):
-        try:
+        with refusals.put_off():
             drive(operation.id, seconds / len(unfinished))
-        except StoreUnavailable:
-            raise
-        except StoreError as error:  # of one queue, such as a damaged key
-            refused = error
     tell_ended()
-    if refused is not None:
-        raise refused
+    refusals.raise_last()
     return any(not operation.finished for operation in operations_list()) if unfinished else False
 
 
@@ -229,8 +225,9 @@ def tell_ended() -> None:
     store, me = get_store(), f"{_BIRTH}-{get_native_id()}"
     for operation in operations_list():
         if operation.finished and operation.followed and not operation.told and ended:
-            was = store.get_document(DOCUMENT).get(f"{operation.id}/driver")
-            if operation.driven_until > store.now() or not claim_wheel(operation.id, me, was):
+            document = store.get_document(DOCUMENT)
+            latest, was = read(operation.id, document), document.get(f"{operation.id}/driver")
+            if latest is None or latest.driven_until > store.now() or not claim_wheel(operation.id, me, was):
                 continue
             try:
                 for each in ended:
@@ -244,9 +241,11 @@ def tell_ended() -> None:
 
 
 def claim_wheel(id: str, me: str, was: Any = None) -> bool:
-    """Record that this thread is the driver, unless the entry is no longer `was`: another thread was faster."""
+    """Record that this thread is the driver, unless the entry is no longer `was`: another thread was faster, perhaps so
+    much that it has told of the end and let go."""
     store, key = get_store(), f"{id}/driver"
-    return store.update_document(DOCUMENT, {key: [me, store.now() + DRIVER_LIFE]}, expected={key: was})
+    entry = [me, store.now() + DRIVER_LIFE]
+    return store.update_document(DOCUMENT, {key: entry}, expected={key: was, f"{id}/told": None})
 
 
 def leave_wheel(id: str, me: str) -> None:

@@ -99,24 +99,26 @@ def digest_of_run(entry: ScheduleEntry) -> str:
     return digest_of_call(registry.get(entry.job).name, dump(entry.args, entry.kwargs))
 
 
-def pause(entry: ScheduleEntry) -> None:
-    """Pause it in the whole fleet; jobs that it has enqueued still run.  Does nothing if it is paused already."""
+def pause(entry: ScheduleEntry) -> bool:
+    """Pause it in the whole fleet; jobs that it has enqueued still run.  Returns False if it is paused already."""
     store = get_store()
     if schedule_state.read_state(store).paused_at(entry) is not None:
-        return
+        return False
     schedule_state.pause(store, entry, store.now())
+    return True
 
 
-def resume(entry: ScheduleEntry) -> None:
+def resume(entry: ScheduleEntry) -> bool:
     """Let it run again from now on.  Runs that were missed in the pause are not run later.
 
-    Does nothing if it is not paused: a second call must not skip runs that became due since the first."""
+    Returns False if it is not paused: a second call must not skip runs that became due since the first."""
     store = get_store()
     paused, now = schedule_state.read_state(store).paused_at(entry), store.now()
     if paused is None:
-        return
+        return False
     schedule_state.resume(store, entry, now)
     note_gap(store, entry.id, Gap(paused, now, "paused"))
+    return True
 
 
 def paused_at(entry: ScheduleEntry) -> datetime | None:

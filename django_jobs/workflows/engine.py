@@ -26,9 +26,10 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added, JobInfo, State
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.exceptions import StoreCorrupt, StoreError, StoreMisconfigured, StoreUnavailable
+from django_jobs.exceptions import StoreCorrupt, StoreError, StoreMisconfigured
 from django_jobs.runtime.complaints import Complaints
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.runtime.refusals import Refusals
 from django_jobs.serialization.checked import read_count
 from django_jobs.serialization.record import job_in, name_of
 from django_jobs.signals import job_enqueued
@@ -228,20 +229,16 @@ def check_all(store: Store, workflows: Sequence[str], kept: int) -> None:
     `kept`: ms for which one stays after its end.  One that is stopped stays as long as a job that can be retried.
 
     What the store refuses for one of them is raised after all of them were tried: what is deleted makes room."""
-    again, refused = list[tuple[str, int]](), None
+    again, refusals = list[tuple[str, int]](), Refusals()
     for workflow in workflows:
-        try:
-            again += _checked(store, workflow, kept)
-        except (StoreCorrupt, *BROKEN) as error:  # one that cannot be read must not keep the others from being checked
-            if _unreadable.is_new(error, workflow):
-                logger.exception("Workflow %s cannot be checked", workflow)
-        except StoreUnavailable:
-            raise
-        except StoreError as error:
-            refused = error
+        with refusals.put_off():
+            try:
+                again += _checked(store, workflow, kept)
+            except (StoreCorrupt, *BROKEN) as error:  # it must not keep the others from being checked
+                if _unreadable.is_new(error, workflow):
+                    logger.exception("Workflow %s cannot be checked", workflow)
     store.check_workflows_in(again)
-    if refused is not None:
-        raise refused
+    refusals.raise_last()
 
 
 def _checked(store: Store, workflow: str, kept: int) -> Iterator[tuple[str, int]]:

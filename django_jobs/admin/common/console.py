@@ -174,9 +174,10 @@ class Console:
         messages.add_message(self.request, level, message)
         return HttpResponseRedirect(url)
 
-    def log(self, verb: str, kind: audit.ObjectKind, subject: str, **details: Any) -> str:
+    def log(self, verb: str, kind: audit.ObjectKind, subject: str, changed: bool = True, /, **details: Any) -> str:
         """Write an entry of the audit log for the user of this request, and return its sentence, which pages show as
-        the result.  `details`: see `audit.Act`."""
+        the result.  `changed`: False = all was so already, and there is no entry.  `details`: see `audit.Act`."""
         act = audit.Act(verb, kind, subject, details)
-        audit.record(self.user, audit.Source.ADMIN, act)
+        if changed:
+            audit.record(self.user, audit.Source.ADMIN, act)
         return acts.sentence(act)

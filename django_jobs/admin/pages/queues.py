@@ -169,11 +169,11 @@ def post(console: Console, queue: str) -> HttpResponse:
     try:
         if data["do"] == "pause":
             by = console.user
-            operations.pause(queue, name=name, reason=reason, until=until, by=by)
-            console.log("pause", ObjectKind.QUEUE, queue, job_type=name, reason=reason, until=until)
+            if operations.pause(queue, name=name, reason=reason, until=until, by=by):
+                console.log("pause", ObjectKind.QUEUE, queue, job_type=name, reason=reason, until=until)
         else:
-            paused = operations.resume(queue, name=name)
-            console.log("resume", ObjectKind.QUEUE, queue, job_type=name, paused=pause_details(paused))
+            if (paused := operations.resume(queue, name=name)) is not None:
+                console.log("resume", ObjectKind.QUEUE, queue, job_type=name, paused=pause_details(paused))
     except JobsError as error:
         form.add_error(None, str(error))
         return show(console, queue, form)

@@ -28,7 +28,7 @@ from django_jobs.stores import get_store
 #: Number of next runs shown for each schedule.
 NEXT = 3
 #: What the buttons send → what they do.
-ACTS: dict[str, Callable[[ScheduleEntry], JobHandle | None]] = {
+ACTS: dict[str, Callable[[ScheduleEntry], JobHandle | bool]] = {
     "run": schedules.run_now,
     "pause": schedules.pause,
     "resume": schedules.resume,
@@ -122,17 +122,18 @@ def post(console: Console) -> HttpResponse:
     except UnknownSchedule as error:
         raise Http404 from error
     try:
-        handle = act(entry)
+        done = act(entry)
     except StoreError:
         raise
     except JobsError as error:
         return console.back(console.url("schedules"), messages.ERROR, str(error))
     back = console.url("paused") if data.get("back") == "paused" else console.url("schedules")
+    handle = done if isinstance(done, JobHandle) else None
     equal = labels.EQUAL_WAITS.get(handle.added) if handle else None
     if handle and handle.added is Added.DUPLICATE:
         return console.back(back, messages.WARNING, str(equal))
     job = [handle.queue, handle.id] if handle else None
-    said = console.log(data["do"], ObjectKind.SCHEDULE, entry.id, name=entry.label, job=job)
+    said = console.log(data["do"], ObjectKind.SCHEDULE, entry.id, done is not False, name=entry.label, job=job)
     if handle and handle.state == DEFERRED:
         said = _("Schedule %(name)s will be enqueued as job %(id)s after the commit.")
         said %= {"name": entry.label, "id": handle.id}

@@ -147,6 +147,8 @@ def reschedule_job(request: HttpRequest, name: Name, id: Name, body: NewTime) ->
     principal = require(request, Scope.MANAGE, job=name)
     info = stored(id, name, "enqueue a new job")
     run_at = moment(body.run_after, "run_after")
+    if info.state in {State.SCHEDULED, State.RETRY} and info.at == run_at:
+        return JsonResponse(shown(info, principal))  # sent again
     if info.state in WAITING and operations.reschedule(info.queue, [id], run_at).moved:
         log_job(request, "reschedule", info.queue, id, run_at=run_at)
     elif info.state in WAITING:

@@ -44,8 +44,8 @@ def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) ->
     principal = allowed(request, body.job)
     until = 0 if body.until is None else moment(body.until, "until")
     reason = clean(body.reason, 500)
-    operations.pause(name, name=body.job, reason=reason, until=until, by=f"{principal.name} (HTTP)")
-    log(request, "pause", ObjectKind.QUEUE, name, job_type=body.job, reason=reason, until=until)
+    if operations.pause(name, name=body.job, reason=reason, until=until, by=f"{principal.name} (HTTP)"):
+        log(request, "pause", ObjectKind.QUEUE, name, job_type=body.job, reason=reason, until=until)
     return JsonResponse(described(browse.queue_stats([name])[0], principal))
 
 
@@ -53,8 +53,8 @@ def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) ->
 def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest) -> JsonResponse:
     """Start jobs of this queue, or of the job type in it, again.  `{}` resumes the whole queue, as for pause."""
     principal = allowed(request, body.job)
-    paused = operations.resume(name, name=body.job)
-    log(request, "resume", ObjectKind.QUEUE, name, job_type=body.job, paused=pause_details(paused))
+    if (paused := operations.resume(name, name=body.job)) is not None:
+        log(request, "resume", ObjectKind.QUEUE, name, job_type=body.job, paused=pause_details(paused))
     return JsonResponse(described(browse.queue_stats([name])[0], principal))
 
 

@@ -79,8 +79,8 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
 def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
     """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
     entry, _ = allowed(request, schedule)
-    schedules.pause(entry)
-    log(request, "pause", ObjectKind.SCHEDULE, entry.id)
+    if schedules.pause(entry):
+        log(request, "pause", ObjectKind.SCHEDULE, entry.id)
     return JsonResponse(schedules.described([entry])[0])
 
 
@@ -88,8 +88,8 @@ def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | N
 def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
     """Start the schedule again.  Runs that were missed in the pause do not run later."""
     entry, _ = allowed(request, schedule)
-    schedules.resume(entry)
-    log(request, "resume", ObjectKind.SCHEDULE, entry.id)
+    if schedules.resume(entry):
+        log(request, "resume", ObjectKind.SCHEDULE, entry.id)
     return JsonResponse(schedules.described([entry])[0])
 
 

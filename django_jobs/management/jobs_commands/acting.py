@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_jobs import browse, operations, outbox
+from django_jobs import operations
 from django_jobs.browse import Match
 from django_jobs.core.values import WAITING, JobInfo, State
 from django_jobs.exceptions import JobNotFound, StoreError
@@ -154,26 +154,28 @@ def held_text(number: int, names: str = "", how: str = "with --yes") -> str:
 
 def on_ids(word: str, ids: list[str], queue: str, **details: bool) -> CommandResult:
     """Find each job, act on it, and report which were not found or had moved on.  `details`: see operations.act."""
-    names = [queue] if queue else browse.queue_names()
-    found = {id: browse.find(id, names) for id in ids}
-    missing = [id for id, info in found.items() if info is None]
-    if len(missing) == len(found):
-        waits = outbox.in_outbox(*missing) or " It may have left the history."
-        raise JobNotFound(f"No such job: {', '.join(missing)}.{waits}")
+    found, missing = dict[str, tuple[JobInfo, bool]](), dict[str, str]()
+    for id in ids:
+        try:
+            found[id] = operations.find(id, queue)
+        except JobNotFound as error:
+            missing[id] = str(error)
+    if not found:
+        raise JobNotFound(" ".join(missing.values()))
     done = operations.Done()
-    for info in found.values():
-        if info is not None:
+    for info, is_archived in found.values():
+        if not is_archived:
             done = done.plus(operations.act(operations.verb_of(word), info.queue, [info.id], **details))
     moved, asked, held, taken = done.moved, done.asked, done.held, done.taken
-    left = [id for id, info in found.items() if info is not None and id not in [*moved, *asked, *held, *taken]]
+    left = [id for id in found if id not in [*moved, *asked, *held, *taken]]
     said = [f"{word}: {counted(len(moved), 'job')}."]
     said += [f"Asked to stop: {', '.join(asked)}."] if asked else []
     said += [held_text(len(held), ", ".join(held))] if held else []
     said += [operations.taken_text(taken)] if taken else []
     said += [f"Not possible in their state: {', '.join(left)}."] if left else []
-    said += [f"Not found: {', '.join(missing)}."] if missing else []
-    data = {"moved": moved, "asked": asked, "held": held, "taken": taken, "left": left, "missing": missing}
-    done_ids = [(info.queue, id) for id, info in found.items() if info is not None and id in [*moved, *asked]]
+    said += missing.values()
+    data = {"moved": moved, "asked": asked, "held": held, "taken": taken, "left": left, "missing": [*missing]}
+    done_ids = [(info.queue, id) for id, (info, _) in found.items() if id in [*moved, *asked]]
     facts = {"ids": audit.listed(done_ids), "moved": len(moved), "asked": len(asked), "held": len(held)}
     where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
     acts = [audit.Act(operations.verb_of(word), audit.ObjectKind.JOB, where, facts)] if done_ids else []

@@ -43,11 +43,11 @@ def no_arguments(parser: ArgumentParser) -> None:
 
 
 def limit_of(options: Mapping[str, Any]) -> int:
-    """Return `--limit`, at most MOST.  Raises CommandError."""
+    """Return `--limit`.  Raises CommandError."""
     limit: int = options["limit"]
-    if limit < 1:
-        raise CommandError(f"--limit is {limit}: use 1 or more.")
-    return min(limit, MOST)
+    if not 1 <= limit <= MOST:
+        raise CommandError(f"--limit is {limit}: use 1 to {MOST:,}.")
+    return limit
 
 
 def given(options: Mapping[str, Any], named: Mapping[str, str]) -> str:

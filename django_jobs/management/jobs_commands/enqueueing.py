@@ -15,6 +15,7 @@ from django_jobs.core.options.declared import MAX_PRIORITY
 from django_jobs.core.values import Added
 from django_jobs.enqueueing.handle import DEFERRED, JobHandle
 from django_jobs.enqueueing.submit import enqueue_by_name
+from django_jobs.exceptions import JobMoved
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand
 from django_jobs.models import audit
 from django_jobs.serialization.arguments import dump
@@ -68,7 +69,9 @@ def equal_waits(handle: JobHandle) -> str:
 
 
 def edit(options: Mapping[str, Any]) -> CommandResult:
-    info, _ = operations.find(options["id"], options["queue"], archived=False)
+    info, is_archived = operations.find(options["id"], options["queue"])
+    if is_archived:
+        raise JobMoved(f"Job {info.id!r} cannot be edited: it is {info.state}, and in the archive.")
     call = json.loads(dump(*read_call(options["call"])))
     changed = operations.edit(info.queue, info.id, *call)
     facts = {"ids": [[info.queue, info.id]], **audit.edit_details(info, call)}

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_jobs.conf import get_settings
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import CommandResult, Subcommand, limit_of, table
 from django_jobs.models import audit
@@ -64,6 +65,8 @@ def act(options: Mapping[str, Any]) -> CommandResult:
     if len(missing) == len(set(ids)):
         raise CommandError(f"No such entry: {listed(missing)}. It was sent, or deleted.")
     said = [f"{word}: {counted(len(done), 'entry', 'entries')}."]
+    if done and word == "send" and not get_settings().outbox:
+        said.append("OUTBOX is off: nobody sends them until it is on.")
     if old:
         said.append(
             f"Older than IDEMPOTENCY, so they run twice if they were sent before: {listed(old)}. Find out whether they "

@@ -39,11 +39,11 @@ def pause(options: Mapping[str, Any]) -> CommandResult:
         raise CommandError(f"--for is {seconds}: use a number of seconds above 0.")
     until = get_store().now() + int(seconds * 1000) if seconds else 0
     queues, name = chosen(options)
-    for queue in queues:
-        operations.pause(queue, name=name, reason=options["reason"], until=until, by=audit.shell_user())
-    facts = {"job_type": name, "reason": options["reason"], "until": until}
+    reason, by = options["reason"], audit.shell_user()
+    closed = [queue for queue in queues if operations.pause(queue, name=name, reason=reason, until=until, by=by)]
+    facts = {"job_type": name, "reason": reason, "until": until}
     return answer(
-        "paused", queues, name, [audit.Act("pause", audit.ObjectKind.QUEUE, queue, facts) for queue in queues]
+        "paused", queues, name, [audit.Act("pause", audit.ObjectKind.QUEUE, queue, facts) for queue in closed]
     )
 
 
@@ -60,14 +60,12 @@ def resume(options: Mapping[str, Any]) -> CommandResult:
     return answer("resumed", queues, name, acts)
 
 
-def on_schedule(verb: str, act: Callable[[ScheduleEntry], None], options: Mapping[str, Any]) -> CommandResult:
+def on_schedule(verb: str, act: Callable[[ScheduleEntry], bool], options: Mapping[str, Any]) -> CommandResult:
     """Pause or resume a schedule."""
     if any(options.get(name) for name in ("queue", "job", "seconds", "reason")):
         raise CommandError("--schedule stands alone: a schedule is paused until somebody resumes it.")
     entry = schedules.get_entry(options["schedule"])
-    was_paused = schedules.paused_at(entry) is not None
-    act(entry)
-    acts = [audit.Act(verb, audit.ObjectKind.SCHEDULE, entry.id)] if was_paused is (verb == "resume") else []
+    acts = [audit.Act(verb, audit.ObjectKind.SCHEDULE, entry.id)] if act(entry) else []
     return CommandResult({f"{verb}d": {"schedule": entry.id}}, f"{entry.id}: {verb}d.", acts=acts)
 
 

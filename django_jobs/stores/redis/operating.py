@@ -135,10 +135,12 @@ class Operating(Adding, Positions):
         `kill` does."""
         return self._wherever("reschedule", queue, ids, run_at)
 
-    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
+    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> bool:
         """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.
-        `by`: the user who pauses it, shown with the reason.  A type is paused whatever it is called (registry.py)."""
-        self._run("pause", queue, registry.identity_of(name or ""), until, signed(reason, by))
+        `by`: the user who pauses it, shown with the reason.  A type is paused whatever it is called (registry.py).
+
+        Returns False if it is paused so already: nothing changes."""
+        return bool(self._run("pause", queue, registry.identity_of(name or ""), until, signed(reason, by)))
 
     def resume(self, queue: str, *, name: str | None = None) -> None:
         """End the pause.  Blocked jobs of a type come back in batches, by this call and by later claims."""

@@ -11,12 +11,12 @@ from django.db import Error as DatabaseFault
 from django_jobs import browse, remote
 from django_jobs.conf import get_settings
 from django_jobs.conf.release import release
-from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.formatting import migrate_hint
 from django_jobs.models import audit
 from django_jobs.operations import bulk, releases, searching
 from django_jobs.runtime.complaints import Complaints
+from django_jobs.runtime.refusals import Refusals
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -126,20 +126,15 @@ def read_remote_types() -> int:
 def workflows(store: Store, queues: Sequence[str]) -> int:
     """Do what follows from the ends of jobs and was not done by the process that ended them; check workflows.
 
-    What the store refuses in one queue, such as for a damaged key, must not keep others from going on: it is raised
-    after the checks.  These also delete old workflows, which a store without memory needs most."""
-    read, refused = 0, None
+    What the store refuses in one queue is raised after the checks: these also delete old workflows, which a store
+    without memory needs most."""
+    read, refusals = 0, Refusals()
     for queue in store.unread(queues):
-        try:
+        with refusals.put_off():
             read += engine.advance(store, queue) + end_calls.follow_at_leisure(store, queue)
-        except StoreUnavailable:
-            raise
-        except StoreError as error:
-            refused = error
     due = store.workflows_due(_CHECKED, _AGAIN)
     engine.check_all(store, due, store.options.history_ttl)
-    if refused is not None:
-        raise refused
+    refusals.raise_last()
     return read + len(due)
 
 

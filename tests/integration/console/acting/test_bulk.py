@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -173,6 +174,21 @@ def test_of_two_drivers_that_begin_at_the_same_moment_one_drives(
     bulk.drive(operation.id, 0.0)
     assert stepped == []
     assert bulk.get(operation.id).driver == "faster"  # type: ignore[union-attr]
+
+
+def test_the_end_of_each_is_told_once_by_threads_that_look_at_the_same_time(
+    console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is slow has listed them before another told of them and let go."""
+    make(filler, 1, State.DEAD)
+    told, operations = list[str](), [bulk.start("delete", State.DEAD, Match()).id for _ in range(20)]
+    monkeypatch.setattr(bulk, "ended", {lambda operation: told.append(operation.id)})
+    for id in operations:
+        bulk.follow(id)
+        finish(id)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: bulk.tell_ended(), range(4)))
+    assert sorted(told) == sorted(operations)
 
 
 def test_a_batch_is_counted_once_by_its_driver_or_the_one_that_takes_over(

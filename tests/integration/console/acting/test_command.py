@@ -127,7 +127,7 @@ def test_failed_jobs_are_counted_by_tag(console_store: Store, filler: Filler) ->
     assert "Not shown: 2 less frequent tags." in jobs("tags", "dead", "--limit", "1")
     with pytest.raises(CommandError, match="There is no queue 'nowhere'"):
         jobs("tags", "dead", "--queue", "nowhere")
-    with pytest.raises(CommandError, match="use 1 or more"):
+    with pytest.raises(CommandError, match="use 1 to 10,000"):
         jobs("tags", "dead", "--limit", "0")
 
 
@@ -240,7 +240,7 @@ def test_what_was_not_done_is_named_and_ends_with_1(filler: Filler) -> None:
     with pytest.raises(SystemExit) as ended:
         jobs("retry", dead, queued, "nothing")
     assert ended.value.code == 1
-    with pytest.raises(CommandError, match="No such job: nothing"):
+    with pytest.raises(CommandError, match="There is no job 'nothing'"):
         jobs("retry", "nothing")
     with pytest.raises(CommandError, match="not both"):
         jobs("retry")
@@ -447,6 +447,28 @@ def test_a_limit_of_no_jobs_is_an_error(console_store: Store) -> None:
         jobs("list", "dead", "--limit", "0")
 
 
+@pytest.mark.django_db
+def test_a_job_in_the_archive_is_found_and_stays_as_it_is(console_store: Store, filler: Filler, settings: Any) -> None:
+    id = filler.make(State.CANCELLED)
+    (ended,) = console_store.page("default", State.CANCELLED)
+    archive.write([ended])
+    console_store.delete("default", [id])
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "ARCHIVE": {"DAYS": 180}}
+    use_store(console_store)
+    assert "cancelled" in jobs("why", id)
+    for words in (["retry", id, "--yes"], ["cancel", id], ["delete", id]):
+        with pytest.raises(SystemExit):
+            jobs(*words)
+    with pytest.raises(CommandError, match="cannot be edited: it is cancelled, and in the archive"):
+        jobs("edit", id, "--args", "[8]")
+    assert not AuditEntry.objects.exists()
+
+
+def test_a_limit_that_would_be_cut_is_refused(console_store: Store) -> None:
+    with pytest.raises(CommandError, match="--limit is 10001: use 1 to 10,000"):
+        jobs("list", "dead", "--limit", "10001")
+
+
 def test_show_looks_into_the_archive(console_store: Store, settings: Any) -> None:
     fill_typical(console_store)
     (dead, *_) = console_store.page("default", State.DEAD)
@@ -560,8 +582,8 @@ def test_an_argument_that_is_not_utf8_is_refused(console_store: Store, words: tu
 
 
 def test_the_history_says_if_there_is_more_of_it(console_store: Store) -> None:
-    for _ in range(2):
-        jobs("pause", "default")
+    jobs("pause", "default")
+    jobs("resume", "default")
     assert "There are more." in jobs("history", "--limit", "1")
     assert "There are more." not in jobs("history", "--limit", "2")
     assert len(as_json("history", "--limit", "1")) == 1

@@ -33,6 +33,28 @@ def test_a_queue_is_paused_for_as_long_as_the_button_says(
     assert "until " in root.get(f"{BASE}history/").text
 
 
+def test_a_second_identical_act_changes_nothing_and_is_not_in_the_history(
+    console_store: Store, filler: Filler, root: Client, clock: Clock
+) -> None:
+    filler.add()
+    page, moving = f"{BASE}queues/default/", {"do": "pause", "reason": "moving"}
+    acts = [moving, {**moving, "name": "shop.send_receipt"}]
+    for act in acts:
+        root.post(page, act)
+        (before,) = console_store.stats(["default"])
+        clock.advance(60_000)
+        assert "Paused: " in root.post(page, act, follow=True).text
+        (after,) = console_store.stats(["default"])
+        assert (after.paused, after.paused_types) == (before.paused, before.paused_types), "and since when"
+    assert AuditEntry.objects.count() == 2
+    for act in acts * 2:
+        assert "Resumed: " in root.post(page, {**act, "do": "resume"}, follow=True).text
+    assert AuditEntry.objects.count() == 4
+    for reason in ("moving", "moved"):
+        root.post(page, {**moving, "reason": reason})
+    assert AuditEntry.objects.count() == 6, "another reason is another pause"
+
+
 def test_a_time_that_no_button_has_is_refused(console_store: Store, filler: Filler, root: Client) -> None:
     filler.add()
     assert root.post(f"{BASE}queues/default/", {"do": "pause", "for": "a year"}).status_code == 200

@@ -151,6 +151,8 @@ def test_with_its_permission_a_change_is_made_and_logged(
     with_arguments = page.endswith(("/edit/", "/another/"))
     needed = ("view_jobs", "view_arguments", permission) if with_arguments else ("view_jobs", permission)
     client = person(*needed)
+    if data.get("do") == "resume":
+        console_store.pause("default")
     response = client.post(BASE + page.format(operation=operation), data)
     assert response.status_code in {302, 303}
     if data.get("do") != "continue":

@@ -251,7 +251,7 @@ def test_the_command_lists_entries(console_store: Store) -> None:
     assert [each["id"] for each in json.loads(jobs("outbox", "--held", "--json")[0])] == [holds]
 
 
-def test_the_command_sends_and_deletes_and_says_what_it_did_not() -> None:
+def test_the_command_sends_and_deletes_and_says_what_it_did_not(settings: Any) -> None:
     fresh, old = kept.entry(receipt(), reason="why"), kept.entry(receipt(8), reason="why", age=kept.OLD)
     text, code = jobs("outbox", "send", str(fresh), str(old), "999")
     assert (code, kept.held()) == (1, [old])
@@ -259,6 +259,8 @@ def test_the_command_sends_and_deletes_and_says_what_it_did_not() -> None:
     assert "Not found: 999." in text
     assert jobs("outbox", "send", str(old), "--yes") == ("send: 1 entry.", 0)
     assert kept.held() == []
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "OUTBOX": False}
+    assert "OUTBOX is off: nobody sends them" in jobs("outbox", "send", str(old), "--yes")[0]
     assert jobs("outbox", "delete", str(old), str(fresh)) == ("delete: 2 entries.", 0)
     assert kept.ids() == []
     assert [(each.verb, each.source) for each in AuditEntry.objects.order_by("pk")] == [

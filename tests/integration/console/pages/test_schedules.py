@@ -76,6 +76,8 @@ def test_pause_and_resume(root):
     root.post(PAGE, {"do": "resume", "schedule": entry.id})
     assert schedules.paused_at(entry) is None
     assert AuditEntry.objects.count() == 2
+    root.post(PAGE, {"do": "resume", "schedule": entry.id})
+    assert AuditEntry.objects.count() == 2, "it changed nothing"
 
 
 def test_a_broken_schedule_says_why_it_cannot_be_run(root):
