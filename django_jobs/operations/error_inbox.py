@@ -211,10 +211,15 @@ def _read(value: Any) -> Decision | None:
 def decide(error: Error, *, by: str, state: State | None = None, note: str | None = None) -> Error:
     """Resolve or ignore an error, let it be new again, or write a note about it.  What is not given stays as it is.
 
-    Returns the error as it is now.  The caller writes the audit log.  Raises ValueError for a note that is too long."""
+    Returns the error as it is now, or this same `error` if it is so already.  The caller writes the audit log.  Raises
+    ValueError for a note that is too long."""
     if note is not None and len(note) > LONGEST_NOTE:
         raise ValueError(f"A note has at most {LONGEST_NOTE} characters.")
     before, now = error.decision, get_store().now()
+    said = clean(note, LONGEST_NOTE * 4) if note is not None else error.note
+    is_so = state is None or (state == (before.state if before else "new") and error.came_back is None)
+    if is_so and said == error.note:
+        return error
     if state is None:
         at, release = (before.at, before.release) if before else (now, "")
         state = before.state if before else "new"
@@ -222,7 +227,6 @@ def decide(error: Error, *, by: str, state: State | None = None, note: str | Non
         known = releases()
         at, release = now, max(error.releases, key=lambda name: _order(name, error, known), default="")
         error = replace(error, came_back=None)
-    said = clean(note, LONGEST_NOTE * 4) if note is not None else error.note
     decision = Decision(state, said, by, at, release)
     get_store().update_document(DOCUMENT, _over(error.signature) | {error.signature: list(decision)})
     return replace(error, decision=decision)

@@ -348,8 +348,9 @@ def _without_kept(workflow: str, missing: list[str]) -> list[str]:
         return missing
     try:
         kept = outbox.kept_of(workflow, missing, settings.database)
-    except DatabaseFault:
-        logger.exception("The outbox cannot be read: jobs of batch %s that are missing are looked up later", workflow)
+    except DatabaseFault as error:
+        if _unreadable.is_new(error, "the outbox"):
+            logger.exception("The outbox cannot be read: missing jobs of batches are looked up later")
         return []
     return [id for id in missing if id not in kept]
 

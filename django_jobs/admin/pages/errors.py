@@ -118,8 +118,11 @@ def post(console: Console, error: Error) -> HttpResponse:
     if not form.is_valid():
         return show(console, error, form)
     note = form.cleaned_data["note"] if "note" in console.request.POST else None
-    error = error_inbox.decide(error, by=console.user, state=ACTS[act][0] if act in ACTS else None, note=note)
-    console.log(act, ObjectKind.ERROR, error.subject, reason=note)
+    before, error = (
+        error,
+        error_inbox.decide(error, by=console.user, state=ACTS[act][0] if act in ACTS else None, note=note),
+    )
+    console.log(act, ObjectKind.ERROR, error.subject, error is not before, reason=note)
     url = console.url("errors") if "list" in console.request.POST else console.url("error", error.id)
     said = _("The note is kept.") if act == "note" else _("The error is: %(state)s.") % {"state": STATES[error.state]}
     return console.back(url, messages.SUCCESS, said)

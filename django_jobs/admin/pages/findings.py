@@ -37,7 +37,7 @@ def acknowledge_page(console: Console) -> HttpResponse:
     subject = f"{found[0].kind} {found[0].subject}"[:200]
     if data and "withdraw" in data:
         diagnosis.withdraw([key])
-        console.log("withdraw", ObjectKind.FINDING, subject)
+        console.log("withdraw", ObjectKind.FINDING, subject, bool(known))
         return console.back(overview, messages.SUCCESS, _("The finding counts again."))
     form = AcknowledgeForm(data)
     if data is None or not form.is_valid():
