@@ -58,13 +58,18 @@ class JobCounts:
     at: int = 0
 
     @property
+    def uncounted(self) -> list[str]:
+        """The queues that were not counted, and may have jobs: they are damaged, or there are many, no worker publishes
+        numbers, and time ran out."""
+        return [name for name in self.names if name not in self.queues]
+
+    @property
     def missing(self) -> int:
-        """The number of queues that were not counted: they are damaged, or there are many, no worker publishes numbers,
-        and time ran out."""
-        return len(self.names) - len(self.queues)
+        """The number of queues that were not counted."""
+        return len(self.uncounted)
 
     def holding(self, state: State) -> list[str]:
-        """Return the queues that have jobs in that state, fullest first."""
+        """Return the counted queues that have jobs in that state, fullest first."""
         full = [(stats.counts.get(state, 0), name) for name, stats in self.queues.items()]
         return [name for count, name in sorted(full, key=lambda pair: (-pair[0], pair[1])) if count]
 

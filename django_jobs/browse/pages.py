@@ -62,7 +62,7 @@ def page(
         return page_of_queue(state, queue, number, reverse=reverse)
     counted = counted or job_counts()
     holding = counted.holding(state)
-    if len(holding) == 1 and not after:
+    if len(holding) == 1 and not counted.missing and not after:
         total = counted.queues[holding[0]].counts[state]
         return page_of_queue(state, holding[0], number, total, reverse=reverse)
     # A queue that was not counted, or got its first job since, is asked too.

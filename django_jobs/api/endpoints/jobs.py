@@ -120,7 +120,10 @@ def list_jobs(
         notes.see(info)
         return match.accepts(info)
 
-    queues = [match.queue] if match.queue else browse.job_counts().holding(state)
+    queues = [match.queue]
+    if not match.queue:
+        counted = browse.job_counts()
+        queues = counted.holding(state) + counted.uncounted
     has_groups = state in browse.GROUPED and (match.tag or (query and match.has_groups))
     groups = browse.matching_groups(state, match, queues) if has_groups else None
     try:

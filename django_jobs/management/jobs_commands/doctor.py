@@ -146,7 +146,7 @@ def found_lines(server: ServerFacts) -> Iterator[CheckLine]:
 def names(server: ServerFacts) -> Iterator[CheckLine]:
     """Check whether this project registers the first waiting jobs of each queue."""
     unknown: dict[tuple[str, str], int] = {}
-    for queue in browse.job_counts().queues:
+    for queue in browse.queue_names():
         for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
             for info in get_store().page(queue, state, 0, LOOK):
                 name = name_of(info.record)

@@ -37,6 +37,13 @@ def test_jobs_are_listed_by_an_argument_exactly(api: Api, waiting: list[str]) ->
     assert "checked" not in api.get("v1/jobs?state=queued").json()
 
 
+def test_jobs_of_a_queue_that_cannot_be_counted_are_listed(api: Api, waiting: list[str], store: Store) -> None:
+    key = store.keys.of("default")["totals"]
+    store.transport.command("DEL", key)
+    store.transport.command("SET", key, "junk")
+    assert ids(api.get(f"v1/jobs?state=queued&query={HERS}").json()) == waiting
+
+
 def test_archived_jobs_are_listed_by_the_same_query(api: Api, waiting: list[str], store: Store) -> None:
     store.cancel("default", ["1", "2", "3", "4"])
     infos, _ = store.listed(["default"], State.CANCELLED, 10)

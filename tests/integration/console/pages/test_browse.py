@@ -41,6 +41,17 @@ def test_pages_over_several_queues_hold_every_job_once(
     assert seen == sorted(made, reverse=True)
 
 
+def test_jobs_of_a_queue_that_cannot_be_counted_are_listed_and_found(console_store: Store, filler: Filler) -> None:
+    made = {filler.make(State.DEAD, queue=queue) for queue in ("default", "broken")}
+    key = console_store.keys.of("broken")["totals"]
+    console_store.transport.command("DEL", key)
+    console_store.transport.command("SET", key, "junk")
+    counted = browse.job_counts()
+    assert (counted.holding(State.DEAD), counted.uncounted) == (["default"], ["broken"])
+    assert set(ids(browse.page(State.DEAD).jobs)) == made
+    assert set(ids(search.go_on(search.begin([State.DEAD], Match(text="01J")), 1.0).jobs)) == made
+
+
 def test_a_place_in_a_list_that_somebody_made_up_is_its_beginning(filler: Filler) -> None:
     for i in range(3):
         filler.make(State.DEAD, queue=f"q{i}")
