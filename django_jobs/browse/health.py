@@ -27,6 +27,12 @@ def takers(queue: str, workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
     return found
 
 
+def untaken(queues: Iterable[str], workers: Sequence[WorkerInfo]) -> list[str]:
+    """Return those of the queues that no worker takes, in order."""
+    named = {str(name) for worker in workers for name in list_of(worker.info.get("queues"))}
+    return sorted(queue for queue in queues if queue not in named and not takers(queue, workers))
+
+
 def shown_queues(info: Mapping[str, Any]) -> list[str]:
     """Return the queues of a worker in few words: a pattern stands for the queues that were found by it."""
     patterns = list_of(info.get("patterns"))

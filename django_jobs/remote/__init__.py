@@ -8,7 +8,6 @@ from django_jobs.remote.type_cache import (
     definition_of,
     forget,
     known,
-    last_pull_queues,
     left_to_pull_workers,
     look_for,
     pull_queues,

@@ -183,11 +183,6 @@ def pull_queues() -> frozenset[str]:
     return _known.pull_queues if known() else frozenset()
 
 
-def last_pull_queues() -> frozenset[str]:
-    """Return the queues that were served by pull workers only at the last read.  Asks no database."""
-    return _known.pull_queues
-
-
 def left_to_pull_workers(queues: Iterable[str]) -> frozenset[str]:
     """Return those of these queues that `runworkers` must leave to workers that fetch over HTTP."""
     return _known.left_to_pull_workers(queues)

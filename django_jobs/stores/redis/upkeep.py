@@ -200,8 +200,9 @@ class Upkeep(Stats):
             self.transport.command("HDEL", key, *some)
 
     def check_turn(self, queue: str, checker: str, lease: int) -> int:
-        """Tell whether this process may call `reconcile` for the queue: 0 if it may, and then no other may for `lease`
-        ms; otherwise after how many ms it should ask again."""
+        """Tell whether this process may call `reconcile` for the queue, or, with FLEET, look after the queues that no
+        worker serves: 0 if it may, and then no other may for `lease` ms; otherwise after how many ms it should ask
+        again."""
         try:
             return int(self._run("check_turn", queue, checker, lease))
         except StoreCorrupt:  # the key of the turn, or of answers, is damaged: all may check, and mend it

@@ -21,6 +21,7 @@ from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import IpcChannel
 from django_jobs.worker.maintenance.tasks import ExtraTask, MaintenanceTasks
+from django_jobs.worker.maintenance.unserved import UnservedQueues
 from django_jobs.worker.messages import Alive, RemoteTypes, Retire, SendSignal, SpareExpiredLeases, TaskHasRun
 from django_jobs.worker.os_signals import STOPS, die_with_parent
 from django_jobs.worker.signal_sender import SignalSender
@@ -71,9 +72,9 @@ class MaintenanceProcess:
         self, store: Store, config: WorkerConfig, extra_tasks: Sequence[ExtraTask], channel: IpcChannel
     ) -> None:
         self.channel, self.signal_sender, self.retired = channel, SignalSender(channel), False
-        self.tasks = MaintenanceTasks(
-            store, config.queue_names, config.lease, deliver=self.signal_sender.deliver, others=remote.last_pull_queues
-        )
+        own = config.queue_names
+        others = UnservedQueues(store, own, config.lease).find
+        self.tasks = MaintenanceTasks(store, own, config.lease, deliver=self.signal_sender.deliver, others=others)
         self.task_threads = [TaskThread(store, config.lease, extra_task, channel) for extra_task in extra_tasks]
         self._beside: list[TaskThread | SignalSender] = [self.signal_sender, *self.task_threads]
 

@@ -82,10 +82,11 @@ class MaintenanceTasks:
         lease: int,
         extra_tasks: Sequence[ExtraTask] = (),
         deliver: Deliver = send,
-        others: Callable[[], Collection[str]] = frozenset,
+        others: Callable[[], Collection[str]] | None = None,
     ) -> None:
         """`queues`: a list that may grow; None: only the extra tasks.  `lease` in ms; `deliver(signal_event)` sends the
-        signals about recovered jobs.  `others()`: queues, at this moment, that no worker of the project serves."""
+        signals about recovered jobs.  `others()` finds the queues that no worker serves and this process should look
+        after, too; it raises StoreError."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
         self.retry_state = RetryState("Maintenance")
         #: number of the task → the error, of tasks whose last call the store refused.
@@ -95,7 +96,7 @@ class MaintenanceTasks:
         self._worked_at = monotonic()
         self._heap: list[tuple[float, int, Callable[[], float]]] = []
         self._started = 0
-        self._own, self._others = queues or (), others
+        self._own, self._others = queues or (), list[str]()
         self._recover_every = min(RECOVER, self.lease / 6)
         #: what is to be done in which queues, as long as it is on the heap.
         self._waiting: set[tuple[str, str]] = set()
@@ -118,6 +119,8 @@ class MaintenanceTasks:
         self._checks, self._next_check = False, 0.0
         if queues is not None:
             self._add(self._look_for_lapsed)
+            if others is not None:
+                self._add(partial(self._look_for_others, others))
             self._add(self._look_for_upkeep)
         for extra_task in extra_tasks:
             self._add(lambda t=extra_task: _tick(t))  # type: ignore[misc]
@@ -126,7 +129,7 @@ class MaintenanceTasks:
     @property
     def queues(self) -> list[str]:
         """The queues that are looked after at this moment."""
-        return [*self._own, *sorted({*self._others()}.difference(self._own))]
+        return [*self._own, *sorted(set(self._others).difference(self._own))]
 
     def _add(self, task: Callable[[], float], at: float = 0.0) -> None:
         self._started += 1
@@ -190,22 +193,35 @@ class MaintenanceTasks:
         self.grace_until = max(self.grace_until, monotonic() + seconds)
 
     def _look_for_lapsed(self) -> float:
-        """Ask for all queues at once, so that queues in which nobody works cost nothing more."""
-        served = self.queues
-        queues = self.store.lapsed(served) if served else []
-        if monotonic() - self._worked_at > self.lease / 2:
-            self.spare_expired_leases(self.lease)  # the call waited for the store, and workers could not renew either
-        for queue in queues:
-            self._once("recover", queue, partial(self._recover, queue, self._recover_every))
-            self._once("expire", queue, partial(self._expire, queue))
+        self._look_into(self._own)
         self._has_looked = True
         return self._recover_every
 
+    def _look_for_others(self, find: Callable[[], Collection[str]]) -> float:
+        """Find the queues that no worker serves.  Their upkeep is looked for with that of our own only after they were
+        read here: a queue that the store refuses to this worker must not hold up its own."""
+        self._others = []
+        found = sorted(find())
+        self._look_into(found)
+        self._others = found
+        return RECOVER
+
+    def _look_into(self, queues: Sequence[str]) -> None:
+        """Ask for all queues at once, so that queues in which nobody works cost nothing more."""
+        lapsed = self.store.lapsed(queues) if queues else []
+        if monotonic() - self._worked_at > self.lease / 2:
+            self.spare_expired_leases(self.lease)  # the call waited for the store, and workers could not renew either
+        for queue in lapsed:
+            self._once("recover", queue, partial(self._recover, queue, self._recover_every))
+            self._once("expire", queue, partial(self._expire, queue))
+
     @property
     def has_recovered(self) -> bool:
-        """Are the jobs taken back whose leases were over at the start, as far as their workers are dead?"""
-        begun = any(what == "recover" for what, _ in self._waiting)
-        return self._has_looked and not begun and all(self.store.watches_for(queue) == inf for queue in self.queues)
+        """Are the jobs of its own queues taken back whose leases were over at the start, as far as their workers are
+        dead?"""
+        if not self._has_looked or any(("recover", queue) in self._waiting for queue in self._own):
+            return False
+        return all(self.store.watches_for(queue) == inf for queue in self._own)
 
     def _look_for_upkeep(self) -> float:
         served = self.queues

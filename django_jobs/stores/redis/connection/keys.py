@@ -75,6 +75,7 @@ FLEET_KEYS = {
     "workflows": "zset",
     "workflow_checks": "zset",
     "answers": "hash",
+    "checker": "string",
 }
 
 #: The keys of one place of identities (`Keys.identity`), in a slot of its own.
@@ -99,11 +100,11 @@ class Keys:
         self._queues: dict[str, dict[str, str]] = {}
 
     def of(self, queue: str) -> dict[str, str]:
-        """Return key name → full key, for one queue or one place of identities."""
+        """Return key name → full key, for one queue, one place of identities, or FLEET."""
         try:
             return self._queues[queue]
         except KeyError:
-            prefix = f"{{{self.namespace}:{queue}}}:"
+            prefix = self.fleet("") if queue == FLEET else f"{{{self.namespace}:{queue}}}:"
             names = self._queues[queue] = {name: prefix + name for name in _kinds(queue)}
             return names
 
@@ -126,4 +127,4 @@ class Keys:
 
 
 def _kinds(place: str) -> dict[str, str]:
-    return IDENTITY_KEYS if place.startswith("/") else QUEUE_KEYS
+    return FLEET_KEYS if place == FLEET else IDENTITY_KEYS if place.startswith("/") else QUEUE_KEYS

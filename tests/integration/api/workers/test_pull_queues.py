@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from django_jobs import remote
 from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Ended, State
 from django_jobs.models import ArchivedJob, RemoteJobType
@@ -56,15 +55,14 @@ def test_it_looks_after_them_as_after_its_own(store: Store, make_job: Any, clock
     assert store.get("pull", "one") is None
 
 
-def test_the_maintenance_of_a_worker_knows_them_as_they_come_and_go(store: Store) -> None:
+def test_the_maintenance_of_a_worker_finds_them_in_the_store(store: Store, make_job: Any) -> None:
+    RemoteJobType.objects.create(name="php.mail", queue="pull")
     ends = pair()
     tasks = MaintenanceProcess(store, WorkerConfig(queues=(QueueSettings("default"),)), [], ends[1]).tasks
-    kind = RemoteJobType.objects.create(name="php.mail", queue="pull")
-    remote.read()
+    store.enqueue("pull", [make_job(name="php.mail")])
+    for _ in range(2):
+        tasks.step(monotonic())
     assert tasks.queues == ["default", "pull"]
-    kind.delete()
-    remote.read()
-    assert tasks.queues == ["default"]
     for end in ends:
         end.close()
 

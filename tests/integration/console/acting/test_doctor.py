@@ -100,7 +100,7 @@ def test_a_broken_key_that_belongs_to_no_queue_is_named_and_set_aside(live: Stor
     live.enqueue("default", [make_job("a")])
     name = live.keys.fleet(key)
     live.transport.command("DEL", name)
-    live.transport.command("SET", name, "junk")
+    live.transport.command("RPUSH", name, "junk")
     code, found = doctor()
     assert code == 1
     assert any(name in said for said in errors(found))
