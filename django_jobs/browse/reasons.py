@@ -62,7 +62,8 @@ SENTENCES: Mapping[str, str] = {
         "It is the next of its queue, and starts as soon as a worker is free. Running in the queue: %(running)s."
     ),
     "lease_ended": _(
-        "It was started by %(worker)s, whose lease has ended: the job runs again when another worker has taken it back."
+        "It was started by %(worker)s, whose lease has ended. When another worker has taken it back, it is queued "
+        "again, unless it is delivered at most once."
     ),
     "running": _("It has started: %(worker)s runs it."),
     "running_remotely": _("It has started: a remote worker runs it."),

@@ -69,7 +69,7 @@ def facts_of(info: JobInfo, counted: JobCounts, *, arguments: bool = True) -> Re
             "workers": store.workers(),
             "max_running": limits.max_concurrency,
             "higher_queues": higher_queues(limits, counted) if settings.queue_order == "strict" else (),
-            "pulled": kind is not None and not kind.url,
+            "pulled": kind is not None and not kind.url and info.queue in settings.queues,
             "refusal": store.refusal(info.queue),
         }
         if changes["pulled"]:

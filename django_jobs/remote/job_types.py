@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db import close_old_connections
 
+from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.outcome import SnoozeFor
@@ -61,11 +62,12 @@ def django_queues() -> set[str]:
 
 
 def pull_only(types: Iterable[RemoteType]) -> frozenset[str]:
-    """Return the queues that hold only jobs of pull types.  In other queues, each side puts back the other's jobs."""
+    """Return the queues that hold only jobs of pull types.  In other queues, each side puts back the other's jobs.
+    Nobody fetches from a queue that has left the settings."""
     queues: dict[bool, set[str]] = {True: set(), False: set()}
     for kind in types:
         queues[bool(kind.url)].add(kind.queue)
-    return frozenset(queues[False] - queues[True] - django_queues())
+    return frozenset(filter(get_settings().queues.__contains__, queues[False] - queues[True] - django_queues()))
 
 
 def make_definition(kind: RemoteType) -> JobDefinition:

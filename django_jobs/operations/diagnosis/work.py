@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import prod
 
-from django_jobs.browse.health import takers
+from django_jobs.browse.health import takers, unserved
 from django_jobs.core.values import State, WorkerInfo
 from django_jobs.operations.diagnosis.facts import Facts
 from django_jobs.operations.diagnosis.failing import FEW, HALF, RETRIES, TypeNumbers, is_above
@@ -32,8 +32,9 @@ def standstill(facts: Facts) -> Iterator[Finding]:
             about: dict[str, object] = {"ran_ms": facts.now - each.since, "type": each.name}
             yield Finding(cause, Severity.ERROR, each.since, each.queue, number, name, "", each.id, about)
     for queue, (at, id) in (facts.work.latest if facts.work else {}).items():
-        stats = facts.counted.queues[queue]
-        if stats.latency >= STILL and (queue, id) in hanging:
+        stats, is_served = facts.counted.queues[queue], not unserved(queue, facts.workers)[0]
+        # Where nobody takes jobs, nothing starts however short the jobs are that run.
+        if stats.latency >= STILL and (queue, id) in hanging and (is_served or queue in facts.pull_queues):
             yield hung_queue(facts, queue, at, [each for each in hanging.values() if each.queue == queue])
     for queue in stopped_by_others(facts):
         yield hung_queue(facts, queue, facts.now - facts.counted.queues[queue].latency, list(hanging.values()))

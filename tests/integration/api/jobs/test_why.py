@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django_jobs import remote
+from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import SETTINGS, Api
+from tests.support.console_data import worker_info
 
 
 def test_a_caller_learns_why_a_job_does_not_start(api: Api, store: Store) -> None:
@@ -40,3 +43,18 @@ def test_a_job_that_remote_workers_fetch_waits_for_one_that_asks(
     answer = api.get(f"v1/jobs/{kind}/3/why").json()
     assert answer["cause"] == "not_fetched"
     assert answer["since"].startswith("2027-")
+
+
+def test_remote_jobs_whose_queue_has_left_the_settings_wait_for_a_worker_of_that_queue(
+    api: Api, store: Store, kind: str, settings: Any
+) -> None:
+    """Nobody can fetch them any more, and the finding that nobody serves the queue is not held back."""
+    api.put(f"v1/jobs/{kind}/1", {"data": {}})
+    settings.DJANGO_JOBS = {**SETTINGS, "QUEUES": {"default": {}}}
+    use_store(store)
+    remote.forget()
+    store.publish_worker("web-1", worker_info(queues=["default"]), 60_000)
+    assert api.post("v1/queues/pull/claim", {}).status_code == 404
+    answer = api.get(f"v1/jobs/{kind}/1/why").json()
+    assert answer["cause"] == "no_worker_takes_queue"
+    assert [each["cause"] for each in answer["findings"] if each["queue"] == "pull"] == ["no_worker"]

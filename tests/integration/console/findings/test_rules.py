@@ -210,6 +210,12 @@ def test_a_queue_stands_still_if_its_workers_are_full_of_jobs_of_others_that_han
     assert diagnosis.findings_of(full(1)) == []
 
 
+def test_jobs_do_not_wait_behind_those_that_run_where_no_worker_takes_any() -> None:
+    lost = facts(mail(queued=4, running=1, latency=50_000), work=FULL)
+    lost = replace(lost, workers=[WorkerInfo("w", NOW, worker_info(queues=["photos"]))])
+    assert [each.cause for each in diagnosis.findings_of(lost)] == ["no_worker"]
+
+
 def test_nothing_is_cut_without_saying_how_many_more() -> None:
     many = [QueueStats(f"q{n:03}", {"queued": 3}, 5000) for n in range(500)]
     report = diagnosis.check(facts(*many))
