@@ -13,8 +13,9 @@ from django_jobs.browse.health import untaken
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.keys import FLEET
 
-#: ms for which a process has the turn, from its last look: several looks.
-TURN = 30_000
+#: ms for which a process has the turn, from its last look: three looks.  It is over before a usual lease of a worker that
+#: died with this process.
+TURN = 15_000
 
 
 class UnservedQueues:
