@@ -13,7 +13,7 @@ from django.apps import apps
 from django_jobs.conf import get_settings
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import RECORD_FORMAT, Controls
-from django_jobs.exceptions import InvalidJob, UnknownJob
+from django_jobs.exceptions import InvalidJob, NotKnownYet, UnknownJob
 
 _lock = Lock()
 _by_name: dict[str, JobDefinition] = {}
@@ -94,6 +94,15 @@ def find(name: str) -> JobDefinition | None:
     if definition is not None:
         return definition
     return next((found for resolve, _ in _resolvers if (found := resolve(name)) is not None), None)
+
+
+def known(name: str) -> JobDefinition | None:
+    """Return the same; None also while nobody knows whether a remote type has that name.  For what has ended: it is
+    recorded and told whatever the type is."""
+    try:
+        return find(name)
+    except NotKnownYet:
+        return None
 
 
 def check_end_calls(definition: JobDefinition, controls: Controls) -> None:

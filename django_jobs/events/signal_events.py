@@ -44,7 +44,7 @@ def is_wanted(signal_event: SignalEvent) -> bool:
 
 def _definition_of(signal_event: SignalEvent) -> JobDefinition | None:
     if signal_event.definition is None:
-        return registry.find(signal_event.name)
+        return registry.known(signal_event.name)
     return signal_event.definition
 
 

@@ -78,7 +78,7 @@ def _succeeded(claim: Claim, result: Any, run_ms: int) -> Attempted:
     name = name_of(claim.record)
     if why:
         logger.warning("The result of job %s (%s) is not kept. %s", claim.id, name, why)
-    attempted = Attempted(claim, Succeeded(stored), name, definition=registry.find(name), run_ms=run_ms)
+    attempted = Attempted(claim, Succeeded(stored), name, definition=registry.known(name), run_ms=run_ms)
     try:
         job = decode(claim.id, claim.queue, claim.record)
         return attempted._replace(controls=job.controls, wait_ms=claim.waited(job))

@@ -99,10 +99,10 @@ def failed_elsewhere(
         logger.warning("%s", problem)
         name = name_of(claim.record)
         ended = Dead(log._replace(outcome="corrupt"))
-        return Attempted(claim, ended, name, definition=registry.find(name), error=error, run_ms=run_ms)
+        return Attempted(claim, ended, name, definition=registry.known(name), error=error, run_ms=run_ms)
     if kind == "timeout":  # nobody knows where it was: the types are told apart
         log = log._replace(frame=registry.identity_of(job.name))
-    return failed(claim, error, job, registry.find(job.name), log)
+    return failed(claim, error, job, registry.known(job.name), log)
 
 
 def over_time(limit: float) -> TimeoutError:
@@ -119,7 +119,7 @@ def succeeded_elsewhere(claim: Claim, result: bytes, run_ms: int) -> Attempted:
         claim,
         Succeeded(result),
         job.name,
-        definition=registry.find(job.name),
+        definition=registry.known(job.name),
         run_ms=run_ms,
         wait_ms=claim.waited(job),
         controls=job.controls,

@@ -120,7 +120,7 @@ def _enqueue(queue: str, ends: list[tuple[str, JobInfo]], look: _Look) -> list[s
         name = job.controls.on_dead if state == ON_DEAD else job.controls.on_end
         if name is None:
             continue
-        definition = registry.find(name)
+        definition = registry.known(name)
         if name in _warned if definition is None else definition.queue in look.full and not routed:
             waiting.add(key)
             continue

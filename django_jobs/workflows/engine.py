@@ -203,7 +203,7 @@ def _announce(added: Sequence[Start]) -> None:
         name = name_of(new.record)
         handle = JobHandle(new.id, name, queue)
         job_enqueued.send_robust(
-            sender=registry.find(name), job_id=new.id, name=name, queue=queue, attempt=0, job=None, handle=handle
+            sender=registry.known(name), job_id=new.id, name=name, queue=queue, attempt=0, job=None, handle=handle
         )
 
 

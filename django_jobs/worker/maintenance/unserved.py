@@ -13,8 +13,8 @@ from django_jobs.browse.health import untaken
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.keys import FLEET
 
-#: ms for which a process has the turn, from its last look: three looks.  It is over before a usual lease of a worker that
-#: died with this process.
+#: ms for which a process has the turn, from its last look: three looks.  If its worker dies, the turn is over before a
+#: usual lease is.
 TURN = 15_000
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 import pytest
 
+from django_jobs import remote
 from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Ended, State
+from django_jobs.exceptions import UnknownJob
 from django_jobs.models import ArchivedJob, RemoteJobType
+from django_jobs.remote import type_cache
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
@@ -101,3 +105,47 @@ def test_it_does_what_follows_from_ends_in_queues_that_nobody_else_serves(
     assert store.unread([queue]) == []
     counts = store.stats(["default"])[0].counts
     assert (counts["queued"], counts["retry"]) == (1, 1)
+
+
+@pytest.fixture
+def is_told(monkeypatch: pytest.MonkeyPatch, time: Any) -> None:
+    """As in the processes of a worker: the database is read now and then, and not for a name that is not known."""
+    monkeypatch.setattr(type_cache._known, "is_told", True)
+    monkeypatch.setattr(type_cache._known, "clock", time)
+    monkeypatch.setattr(type_cache._known, "missed", {})
+
+
+@pytest.mark.usefixtures("is_told")
+def test_the_ends_of_jobs_are_told_whose_types_nobody_knows_any_more(
+    store: Store, make_job: Any, clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.enqueue("pull", [make_job(id, name=f"gone.{id}", expires_at=clock() + 1000) for id in ("one", "two")])
+    clock.advance(1000)
+    caplog.set_level("INFO", "django_jobs.worker")
+    look_after(store)
+    said = [each for each in caplog.messages if "expired" in each or "failed" in each]
+    assert [each.split()[0] for each in said] == ["gone.one", "gone.two"]
+
+
+@pytest.mark.usefixtures("is_told")
+def test_attempts_end_and_what_follows_follows_though_nobody_knows_the_types_any_more(
+    store: Store, make_job: Any, clock: Any, time: Any
+) -> None:
+    """A task of maintenance that fails is repeated after a minute."""
+    store.enqueue("pull", [make_job("posted", name="gone", max_attempts=1)])
+    store.claim("pull", "remote", 1, lease=LEASE, lease_each=True)
+    store.enqueue("old", [make_job("first", on_end="gone.too"), make_job("second", on_end="sample.chain")])
+    store.cancel("old", ["first", "second"])
+    clock.advance(LEASE + 1)
+    for _ in range(3):
+        remote.read()
+        time.now += 1
+        with suppress(UnknownJob):
+            do_tasks(store, agenda.REMOTE)
+        with suppress(UnknownJob):
+            do_tasks(store, agenda.WORKFLOWS)
+        time.now += 59
+    posted = store.get("pull", "posted")
+    assert posted is not None
+    assert posted.state == State.DEAD
+    assert store.stats(["default"])[0].counts["queued"] == 1
