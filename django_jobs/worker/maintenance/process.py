@@ -73,9 +73,11 @@ class MaintenanceProcess:
     ) -> None:
         self.channel, self.signal_sender, self.retired = channel, SignalSender(channel), False
         own = config.queue_names
-        others = UnservedQueues(store, own, config.lease).find
-        self.tasks = MaintenanceTasks(store, own, config.lease, deliver=self.signal_sender.deliver, others=others)
-        self.task_threads = [TaskThread(store, config.lease, extra_task, channel) for extra_task in extra_tasks]
+        unserved = UnservedQueues(store, own, config.lease)
+        self.tasks = MaintenanceTasks(
+            store, own, config.lease, deliver=self.signal_sender.deliver, others=lambda: unserved.found
+        )
+        self.task_threads = [TaskThread(store, config.lease, each, channel) for each in (unserved, *extra_tasks)]
         self._beside: list[TaskThread | SignalSender] = [self.signal_sender, *self.task_threads]
 
     def serve(self) -> NoReturn:

@@ -82,11 +82,11 @@ class MaintenanceTasks:
         lease: int,
         extra_tasks: Sequence[ExtraTask] = (),
         deliver: Deliver = send,
-        others: Callable[[], Collection[str]] | None = None,
+        others: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """`queues`: a list that may grow; None: only the extra tasks.  `lease` in ms; `deliver(signal_event)` sends the
-        signals about recovered jobs.  `others()` finds the queues that no worker serves and this process should look
-        after, too; it raises StoreError."""
+        signals about recovered jobs.  `others()`: queues, at this moment, that no worker serves and this process should
+        look after, too."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
         self.retry_state = RetryState("Maintenance")
         #: number of the task → the error, of tasks whose last call the store refused.
@@ -96,7 +96,9 @@ class MaintenanceTasks:
         self._worked_at = monotonic()
         self._heap: list[tuple[float, int, Callable[[], float]]] = []
         self._started = 0
-        self._own, self._others = queues or (), list[str]()
+        self._own, self._others = queues or (), others
+        #: of the others, those that could be read.
+        self._looked_after: list[str] = []
         self._recover_every = min(RECOVER, self.lease / 6)
         #: what is to be done in which queues, as long as it is on the heap.
         self._waiting: set[tuple[str, str]] = set()
@@ -119,8 +121,6 @@ class MaintenanceTasks:
         self._checks, self._next_check = False, 0.0
         if queues is not None:
             self._add(self._look_for_lapsed)
-            if others is not None:
-                self._add(partial(self._look_for_others, others))
             self._add(self._look_for_upkeep)
         for extra_task in extra_tasks:
             self._add(lambda t=extra_task: _tick(t))  # type: ignore[misc]
@@ -129,7 +129,7 @@ class MaintenanceTasks:
     @property
     def queues(self) -> list[str]:
         """The queues that are looked after at this moment."""
-        return [*self._own, *sorted(set(self._others).difference(self._own))]
+        return [*self._own, *self._looked_after]
 
     def _add(self, task: Callable[[], float], at: float = 0.0) -> None:
         self._started += 1
@@ -193,18 +193,13 @@ class MaintenanceTasks:
         self.grace_until = max(self.grace_until, monotonic() + seconds)
 
     def _look_for_lapsed(self) -> float:
+        """Its own queues first: one of the others that the store refuses to this worker must not hold them up."""
         self._look_into(self._own)
-        self._has_looked = True
+        self._has_looked, self._looked_after = True, []
+        others = sorted({*self._others()}.difference(self._own))
+        self._look_into(others)
+        self._looked_after = others
         return self._recover_every
-
-    def _look_for_others(self, find: Callable[[], Collection[str]]) -> float:
-        """Find the queues that no worker serves.  Their upkeep is looked for with that of our own only after they were
-        read here: a queue that the store refuses to this worker must not hold up its own."""
-        self._others = []
-        found = sorted(find())
-        self._look_into(found)
-        self._others = found
-        return RECOVER
 
     def _look_into(self, queues: Sequence[str]) -> None:
         """Ask for all queues at once, so that queues in which nobody works cost nothing more."""

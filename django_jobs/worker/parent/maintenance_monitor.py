@@ -97,7 +97,8 @@ class MaintenanceMonitor:
     def has_begun(self, now: float) -> bool:
         """Has every task run once, and that of the store taken back what lost workers held?  True also if that takes
         too long: a database may not answer."""
-        return self.begun > len(self.extra_tasks) or (self.pid != 0 and now - self._started > PATIENCE)
+        # Those of the store, the look for queues that nobody serves, and the extra tasks.
+        return self.begun >= 2 + len(self.extra_tasks) or (self.pid != 0 and now - self._started > PATIENCE)
 
     def announce(self, signal_event: SignalEvent) -> None:
         """Have the signal sent to its receivers: by this maintenance process, or by the next."""

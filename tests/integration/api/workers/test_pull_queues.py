@@ -62,11 +62,11 @@ def test_it_looks_after_them_as_after_its_own(store: Store, make_job: Any, clock
 def test_the_maintenance_of_a_worker_finds_them_in_the_store(store: Store, make_job: Any) -> None:
     RemoteJobType.objects.create(name="php.mail", queue="pull")
     ends = pair()
-    tasks = MaintenanceProcess(store, WorkerConfig(queues=(QueueSettings("default"),)), [], ends[1]).tasks
+    process = MaintenanceProcess(store, WorkerConfig(queues=(QueueSettings("default"),)), [], ends[1])
     store.enqueue("pull", [make_job(name="php.mail")])
-    for _ in range(2):
+    for tasks in (process.task_threads[0].tasks, process.tasks):
         tasks.step(monotonic())
-    assert tasks.queues == ["default", "pull"]
+    assert process.tasks.queues == ["default", "pull"]
     for end in ends:
         end.close()
 

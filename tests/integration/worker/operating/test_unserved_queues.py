@@ -17,14 +17,13 @@ from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.process import MaintenanceProcess
-from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from tests.contract.acts import LEASE, done
 from tests.integration.workers import WorkerSite, site
 from tests.support.waiting import wait_until
 
 __all__ = ["site"]
 
-Maintain = Callable[..., MaintenanceTasks]
+Maintain = Callable[..., MaintenanceProcess]
 
 
 @pytest.fixture
@@ -32,17 +31,19 @@ def maintain(store: Store) -> Iterator[Maintain]:
     """Make the maintenance of one more worker, which serves these queues."""
     with ExitStack() as stack:
 
-        def make(*queues: str) -> MaintenanceTasks:
+        def make(*queues: str) -> MaintenanceProcess:
             ends = [stack.enter_context(closing(end)) for end in pair()]
-            return MaintenanceProcess(store, WorkerConfig(queues=[*map(QueueSettings, queues)]), [], ends[1]).tasks
+            return MaintenanceProcess(store, WorkerConfig(queues=[*map(QueueSettings, queues)]), [], ends[1])
 
         yield make
 
 
-def work(tasks: MaintenanceTasks) -> None:
-    """Do what is due."""
-    for _ in range(30):
-        tasks.step(monotonic())
+def work(process: MaintenanceProcess) -> list[str]:
+    """Do what is due.  Returns the queues that the process looks after."""
+    for tasks in (*(each.tasks for each in process.task_threads), process.tasks):
+        for _ in range(30):
+            tasks.step(monotonic())
+    return process.tasks.queues
 
 
 @pytest.mark.parametrize("why", ["it has left the settings", "its worker died"])
@@ -84,11 +85,7 @@ def test_one_process_looks_after_them_while_nobody_serves_them(
         store.enqueue(queue, [make_job()])
     for name, state, queues in (("a", "running", ["of-another"]), ("b", "stopping", ["stopping"])):
         store.publish_worker(name, {"state": state, "queues": queues, "patterns": ["found-*"]}, 2 * LEASE)
-    first, second = maintain("mine"), maintain("mine")
-    for tasks in (first, second):
-        work(tasks)
-    assert (first.queues, second.queues) == (["mine", "frozen", "gone", "stopping"], ["mine"])
+    assert work(maintain("mine")) == ["mine", "frozen", "gone", "stopping"]
+    assert work(maintain("mine")) == ["mine"]
     clock.advance(LEASE + 1)  # the first has died, and the workers have not reported for a lease
-    third = maintain("mine")
-    work(third)
-    assert third.queues == ["mine", "found-by-another", "frozen", "gone", "of-another", "stopping"]
+    assert work(maintain("mine")) == ["mine", "found-by-another", "frozen", "gone", "of-another", "stopping"]
