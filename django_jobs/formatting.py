@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from time import time_ns
 
 from django.utils import formats
 from django.utils.html import format_html
@@ -19,6 +20,15 @@ AHEAD: ContextVar[int] = ContextVar("AHEAD", default=0)
 
 def moment(ms: int) -> SafeString | str:
     """Return a stored time as "3 minutes ago", with the exact time as a tooltip; a dash if there is none."""
+    return _with_exact(ms, relative)
+
+
+def elapsed(ms: int) -> SafeString | str:
+    """Return how long a stored time has passed, as in "for 3 min 20 s"; otherwise like `moment`."""
+    return _with_exact(ms, lambda at: duration(max(0, time_ns() // 1_000_000 + AHEAD.get() - at)))
+
+
+def _with_exact(ms: int, told: Callable[[int], str]) -> SafeString | str:
     try:
         at = datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError, TypeError):
@@ -26,7 +36,7 @@ def moment(ms: int) -> SafeString | str:
     if not ms:
         return "—"
     exact = exactly(at)
-    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact, relative(ms))
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact, told(ms))
 
 
 def exact(ms: int) -> str:

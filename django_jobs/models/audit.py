@@ -67,7 +67,8 @@ class Act:
     `ids` (pairs of queue and id), `moved`, `asked`, `held` (numbers of jobs), `reason`, `until` and `run_at` (ms),
     `job_type`, `state`, `filter` and (over HTTP) `query` of a bulk operation, `ended` (ms; 0 = it goes on), `stopped`,
     `before` and `after` (arguments of a job, masked), `changes` (field → old and new value), `job` (queue and id: of
-    the job that a replay or a schedule made, or of the one that a new job is like), `paused` (the pause that ended)."""
+    the job that a replay or a schedule made, or of the one that a new job is like), `replaced` (that job was waiting,
+    and has the schedule's arguments now), `paused` (the pause that ended)."""
 
     verb: str
     kind: ObjectKind

@@ -109,7 +109,7 @@ class Operation:
 
     @property
     def percent(self) -> int:
-        if self.finished:
+        if self.finished and not self.stopped:
             return 100
         return min(99, self.seen * 100 // self.total) if self.total else 0
 
@@ -179,9 +179,11 @@ def get(id: str) -> Operation | None:
     return read(id, document) if id in document and "/" not in id else None
 
 
-def stop(id: str) -> None:
-    """Stop an operation after its current batch.  Moved jobs stay where they are."""
-    get_store().update_document(DOCUMENT, {f"{id}/stopped": True})
+def stop(id: str) -> bool:
+    """Stop an operation after its current batch.  Moved jobs stay where they are.  Returns False if it has ended, or is
+    stopped already."""
+    key = f"{id}/stopped"
+    return get_store().update_document(DOCUMENT, {key: True}, expected={key: None, f"{id}/finished": None})
 
 
 def tick(seconds: float = 0.5) -> bool:

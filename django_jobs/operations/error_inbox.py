@@ -211,15 +211,14 @@ def _read(value: Any) -> Decision | None:
 def decide(error: Error, *, by: str, state: State | None = None, note: str | None = None) -> Error:
     """Resolve or ignore an error, let it be new again, or write a note about it.  What is not given stays as it is.
 
-    Returns the error as it is now, or this same `error` if it is so already.  The caller writes the audit log.  Raises
+    Returns the error as it is now: `error` itself if it was so before.  The caller writes the audit log.  Raises
     ValueError for a note that is too long."""
     if note is not None and len(note) > LONGEST_NOTE:
         raise ValueError(f"A note has at most {LONGEST_NOTE} characters.")
-    before, now = error.decision, get_store().now()
     said = clean(note, LONGEST_NOTE * 4) if note is not None else error.note
-    is_so = state is None or (state == (before.state if before else "new") and error.came_back is None)
-    if is_so and said == error.note:
+    if state in (None, error.state) and said == error.note:
         return error
+    before, now = error.decision, get_store().now()
     if state is None:
         at, release = (before.at, before.release) if before else (now, "")
         state = before.state if before else "new"

@@ -100,23 +100,19 @@ def digest_of_run(entry: ScheduleEntry) -> str:
 
 
 def pause(entry: ScheduleEntry) -> bool:
-    """Pause it in the whole fleet; jobs that it has enqueued still run.  Returns False if it is paused already."""
+    """Pause it in the whole fleet; jobs that it has enqueued still run.  Returns False if it was paused already."""
     store = get_store()
-    if schedule_state.read_state(store).paused_at(entry) is not None:
-        return False
-    schedule_state.pause(store, entry, store.now())
-    return True
+    return schedule_state.pause(store, entry, store.now())
 
 
 def resume(entry: ScheduleEntry) -> bool:
     """Let it run again from now on.  Runs that were missed in the pause are not run later.
 
-    Returns False if it is not paused: a second call must not skip runs that became due since the first."""
+    Returns False if it was not paused: a second call must not skip runs that became due since the first."""
     store = get_store()
     paused, now = schedule_state.read_state(store).paused_at(entry), store.now()
-    if paused is None:
+    if paused is None or not schedule_state.resume(store, entry, paused, now):
         return False
-    schedule_state.resume(store, entry, now)
     note_gap(store, entry.id, Gap(paused, now, "paused"))
     return True
 

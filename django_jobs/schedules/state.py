@@ -164,14 +164,16 @@ def _changed(store: Store, state: ScheduleState, changes: Mapping[str, int | Non
     return ScheduleState({fact: value for fact, value in facts.items() if value is not None})
 
 
-def pause(store: Store, entry: ScheduleEntry, now: int) -> None:
-    """Pause it in the whole fleet, from the next tick on."""
-    store.update_document(DOCUMENT, {f"paused:{entry.id}": now})
+def pause(store: Store, entry: ScheduleEntry, now: int) -> bool:
+    """Pause it in the whole fleet, from the next tick on.  Returns False if it was paused already."""
+    key = f"paused:{entry.id}"
+    return store.update_document(DOCUMENT, {key: now}, expected={key: None})
 
 
-def resume(store: Store, entry: ScheduleEntry, now: int) -> None:
-    """Let it run again; runs that were due in the pause are not run later."""
-    store.update_document(DOCUMENT, {f"since:{form_of(entry)}": now, f"paused:{entry.id}": None})
+def resume(store: Store, entry: ScheduleEntry, paused: int, now: int) -> bool:
+    """Let it run again; runs that were due in the pause are not run later.  Returns False if this pause has ended."""
+    key = f"paused:{entry.id}"
+    return store.update_document(DOCUMENT, {f"since:{form_of(entry)}": now, key: None}, expected={key: paused})
 
 
 def form_of(entry: ScheduleEntry) -> str:

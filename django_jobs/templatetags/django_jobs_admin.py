@@ -15,13 +15,14 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_jobs.core.definition import LONGEST_NAME
 from django_jobs.core.values import State
-from django_jobs.exceptions import StoreError
-from django_jobs.formatting import duration, exact, moment, number
+from django_jobs.exceptions import StoreCorrupt, StoreError
+from django_jobs.formatting import duration, elapsed, exact, moment, number
 
 register = template.Library()
 
 
 register.filter(moment)
+register.filter(elapsed)
 register.filter(exact)
 register.filter(duration)
 register.filter(number)
@@ -86,7 +87,7 @@ def jobs_overview(context: template.Context) -> dict[str, Any]:
             **overview.overview_context(console),
         }
     except (StoreError, ImproperlyConfigured) as error:
-        return {"console": console, "error": error}
+        return {"console": console, "error": error, "damaged": isinstance(error, StoreCorrupt)}
 
 
 def current_site(name: str) -> AdminSite:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urljoin
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page
 
 from django_jobs.browse import Match
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
-from django_jobs.models import Schedule
+from django_jobs.models import ArchivedJob, Schedule
 from django_jobs.models.audit import Act, ObjectKind, Source, record
 from django_jobs.operations import bulk
 from django_jobs.stores.redis import Store
@@ -117,7 +119,7 @@ def test_no_table_scrolls_sideways_on_a_phone(console_store: Store, open_page: C
     )
     page = open_page("", "phone")
     lists = "bulk/", "jobs/dead/", "queues/", "history/", "search/?q=receipt", "types/shop.send_receipt/"
-    for path in ("schedules/", *lists):
+    for path in ("schedules/", "queues/default/", *lists):
         page.goto(urljoin(page.url, f"/admin/django_jobs/dashboard/{path}"))
         page.locator(".jobs table").first.wait_for()
         scrolled = page.locator(".jobs-scroll").evaluate_all(
@@ -125,6 +127,22 @@ def test_no_table_scrolls_sideways_on_a_phone(console_store: Store, open_page: C
         )
         assert max(scrolled, default=0) <= 0, f"a table of {path} is cut off"
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
+
+
+def test_the_page_of_an_archived_job_is_not_wider_than_the_window(
+    console_store: Store, open_page: Callable[..., Page], live_server: Any
+) -> None:
+    log = [[1, "failed", 1, 5, "w", "E", "no", "a line of code " * 20]]
+    row = ArchivedJob.objects.create(
+        job_id=f"w{'0192f0a1b2c3d4e5' * 2}.12", name="shop.send_receipt", queue="default", status="dead", record=b"",
+        log=json.dumps(log), ended_at=timezone.now(),
+    )  # fmt: skip
+    page = open_page()
+    for size in ("desktop", "phone"):
+        page.set_viewport_size(SIZES[size])
+        page.goto(f"{live_server.url}/admin/django_jobs/archivedjob/{row.pk}/change/")
+        assert max(right_edges(page, "#content h2, .readonly, .jobs-code, .jobs-log")) <= 0, size
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, size
 
 
 def test_ids_and_worker_names_break_in_no_single_letters(console_store: Store, open_page: Callable[..., Page]) -> None:

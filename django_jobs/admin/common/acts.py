@@ -59,8 +59,8 @@ def kind_label(kind: str) -> str:
 
 
 def ids_of(entry: Entry) -> list[tuple[str, str]]:
-    """Return queue and id of the jobs that an entry names."""
-    ids = _details(entry).get("ids")
+    """Return queue and id of the jobs that an entry names: those it moved, or the one that it is about."""
+    ids = _details(entry).get("ids") or [_details(entry).get("job")]
     found = [each for each in ids if isinstance(each, list) and len(each) == 2] if isinstance(ids, list) else []
     return [(str(queue), str(id)) for queue, id in found if queue and id]
 
@@ -168,7 +168,12 @@ _SENTENCES: Mapping[tuple[str, str], Callable[[Entry], str]] = {
         % {"name": entry.subject}
     ),
     (ObjectKind.SCHEDULE, "run"): lambda entry: (
-        _("Schedule %(name)s was enqueued as job %(id)s.") % {"name": _name(entry), "id": _job(entry)}
+        (
+            _("Schedule %(name)s gave its arguments to the equal job %(id)s, which was waiting.")
+            if _details(entry).get("replaced")
+            else _("Schedule %(name)s was enqueued as job %(id)s.")
+        )
+        % {"name": _name(entry), "id": _job(entry)}
     ),
     (ObjectKind.SCHEDULE, "pause"): lambda entry: _("Schedule %(what)s is paused.") % {"what": _name(entry)},
     (ObjectKind.SCHEDULE, "resume"): lambda entry: _("Schedule %(what)s is resumed.") % {"what": _name(entry)},

@@ -108,6 +108,10 @@ class Console:
     def sees_arguments(self) -> bool:
         return self.may(permissions.ARGUMENTS)
 
+    @cached_property
+    def sees_archive(self) -> bool:
+        return self.may("view_archivedjob") or self.may("change_archivedjob")
+
     def part(
         self, rows: Sequence[Row], size: int, query: Mapping[str, str] = {}, anchor: str = ""
     ) -> tuple[Sequence[Row], dict[str, Any]]:
@@ -174,10 +178,9 @@ class Console:
         messages.add_message(self.request, level, message)
         return HttpResponseRedirect(url)
 
-    def log(self, verb: str, kind: audit.ObjectKind, subject: str, changed: bool = True, /, **details: Any) -> str:
+    def log(self, verb: str, kind: audit.ObjectKind, subject: str, **details: Any) -> str:
         """Write an entry of the audit log for the user of this request, and return its sentence, which pages show as
-        the result.  `changed`: False = all was so already, and there is no entry.  `details`: see `audit.Act`."""
+        the result.  `details`: see `audit.Act`."""
         act = audit.Act(verb, kind, subject, details)
-        if changed:
-            audit.record(self.user, audit.Source.ADMIN, act)
+        audit.record(self.user, audit.Source.ADMIN, act)
         return acts.sentence(act)

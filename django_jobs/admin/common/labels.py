@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.core.values import Added, State
@@ -107,38 +107,53 @@ class VerbWords(NamedTuple):
     """The texts that offer a verb, ask for confirmation and report its result."""
 
     label: Text
-    question: Text
-    explained: Text
+    #: for one job and for several: `% number`.
+    question: Promise
+    explained: Promise
     destructive: bool = False
 
 
 VERBS: dict[str, VerbWords] = {
     "revive": VerbWords(
         _("Run now"),
-        _("Run these jobs now?"),
-        _("They are queued at once. Jobs that had ended get all their attempts again."),
+        ngettext_lazy("Run this job now?", "Run these jobs now?"),
+        ngettext_lazy(
+            "It is queued at once. If it had ended, it gets all its attempts again.",
+            "They are queued at once. Jobs that had ended get all their attempts again.",
+        ),
     ),
-    "edit": VerbWords(_("Edit and run"), _("Run with new arguments?"), ""),
     "reschedule": VerbWords(
         _("Reschedule"),
-        _("When should these jobs run?"),
-        _("They wait until this time. Then they run as soon as a worker is free."),
+        ngettext_lazy("When should this job run?", "When should these jobs run?"),
+        ngettext_lazy(
+            "It waits until this time. Then it runs as soon as a worker is free.",
+            "They wait until this time. Then they run as soon as a worker is free.",
+        ),
     ),
     "cancel": VerbWords(
         _("Cancel"),
-        _("Cancel these jobs?"),
-        _("Waiting jobs are cancelled. Running jobs are asked to stop; their code decides when."),
+        ngettext_lazy("Cancel this job?", "Cancel these jobs?"),
+        ngettext_lazy(
+            "If it waits, it is cancelled. If it runs, it is asked to stop; its code decides when.",
+            "Waiting jobs are cancelled. Running jobs are asked to stop; their code decides when.",
+        ),
     ),
     "kill": VerbWords(
         _("Kill"),
-        _("Kill these jobs?"),
-        _("They become dead. The process that runs such a job is ended within seconds, and its result is discarded."),
+        ngettext_lazy("Kill this job?", "Kill these jobs?"),
+        ngettext_lazy(
+            "It becomes dead. If a process runs it, the process is ended within seconds, and the result is discarded.",
+            "They become dead. The process that runs such a job is ended within seconds, and its result is discarded.",
+        ),
         True,
     ),
     "delete": VerbWords(
         _("Delete"),
-        _("Delete these jobs?"),
-        _("They are deleted permanently, with their arguments and their log."),
+        ngettext_lazy("Delete this job?", "Delete these jobs?"),
+        ngettext_lazy(
+            "It is deleted permanently, with its arguments and its log.",
+            "They are deleted permanently, with their arguments and their log.",
+        ),
         True,
     ),
 }
@@ -194,6 +209,16 @@ def report(
         )
         said = f"{said} {stays % {'n': number(taken)}}" + (f" ({', '.join(shown)})" if shown else "")
     return said
+
+
+def unchanged(verb: str) -> str:
+    """Return the answer to a second click, or to one on a page that is older than the first: nothing was done."""
+    return {
+        "pause": gettext("It was paused already."),
+        "resume": gettext("It was not paused any more."),
+        "withdraw": gettext("It counted again already."),
+        "stop": gettext("The operation had ended, or was stopped already."),
+    }[verb]
 
 
 def outbox_report(verb: str, done: int) -> str:

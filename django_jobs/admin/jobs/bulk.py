@@ -30,13 +30,17 @@ def bulk_list(console: Console) -> HttpResponse:
 
 def row(console: Console, operation: bulk.Operation) -> dict[str, Any]:
     match, arguments = operation.match, console.sees_arguments or not operation.match.arguments
+    report = labels.report(operation.verb, operation.moved, operation.asked, operation.held, operation.taken)
+    if operation.stopped:
+        stopped = _("It was stopped.") if operation.finished else _("It stops after the current batch.")
+        report = f"{report} {stopped}"
     shown = {"text": match.text, "error": match.error, "terms": match.terms}
     return {
         "operation": replace(operation, match=replace(match, **browse.readable_by(shown, arguments=arguments))),
         "label": labels.verb_label(operation.verb, operation.state),
         "state": labels.STATES[operation.state],
         "times": times_text(operation.state, operation.match),
-        "report": labels.report(operation.verb, operation.moved, operation.asked, operation.held, operation.taken),
+        "report": report,
     }
 
 
@@ -55,11 +59,14 @@ def post(console: Console, operation: bulk.Operation) -> HttpResponse:
     """Continue or stop the operation; both need the permission for its verb."""
     console.require(permissions.VERBS[operation.verb])
     url = console.url("bulk_operation", operation.id)
-    if console.request.POST.get("do") == "stop":
-        bulk.stop(operation.id)
-        return console.back(url, messages.SUCCESS, console.log("stop", ObjectKind.BULK, operation.id))
-    bulk.drive(operation.id, STRETCH)
+    stops = console.request.POST.get("do") == "stop"
+    if stops and not bulk.stop(operation.id):
+        return console.back(url, messages.WARNING, labels.unchanged("stop"))
+    said = console.log("stop", ObjectKind.BULK, operation.id) if stops else ""
+    bulk.drive(operation.id, STRETCH)  # one that is stopped ends here, unless a worker is at it
     bulk.tell_ended()
+    if stops:
+        return console.back(url, messages.SUCCESS, said)
     response = HttpResponse(status=303)
     response["Location"] = url
     return response

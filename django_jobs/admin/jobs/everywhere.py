@@ -41,7 +41,7 @@ def search_page(console: Console) -> HttpResponse:
         context |= {
             "search": found,
             "notes": found.notes.texts(),
-            "archive": get_settings().archive is not None and urlencode({"q": text}),
+            "archive": get_settings().archive is not None and console.sees_archive and urlencode({"q": text}),
             "exact": shown(console, exact) if exact else None,
             "why": why_of(console, exact) if exact else None,
             "rows": [shown(console, info) for info in others],

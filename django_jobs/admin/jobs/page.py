@@ -67,6 +67,8 @@ def elsewhere(console: Console, queue: str, id: str) -> HttpResponse | None:
     entry = outbox.find_row("data", kind=outbox.EntryKind.JOB, key=id, queue=queue)
     if entry is not None:
         return HttpResponseRedirect(console.url("outboxentry_change", str(entry.pk)))
+    if not console.sees_archive:
+        return None
     row = archive.chosen(ArchivedJob.objects.all(), queue=queue, id=id).values_list("pk", flat=True).first()
     return None if row is None else HttpResponseRedirect(console.url("archivedjob_change", str(row)))
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet, Value
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.admin.common.labels import STATES
 from django_jobs.admin.common.permissions import ARGUMENTS, may
 from django_jobs.admin.models.archive_list import (
     LISTED,
@@ -29,8 +32,10 @@ from django_jobs.admin.models.looked_at import LookedAtAdmin, readable
 from django_jobs.archive import info_of
 from django_jobs.archive.values import text as as_text
 from django_jobs.browse import Match
-from django_jobs.core.values import JobInfo
+from django_jobs.core.attempt import counted
+from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import InvalidQuery
+from django_jobs.formatting import duration
 from django_jobs.models import ArchivedJob
 from django_jobs.operations.archived import rows_of, unchosen
 from django_jobs.serialization.masking import masked
@@ -41,7 +46,7 @@ from django_jobs.serialization.record import tags_of
 class ArchivedJobAdmin(LookedAtAdmin):
     """Finished jobs.  Sensitive arguments are masked as on all pages."""
 
-    list_display = ["name", "status", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
+    list_display = ["name", "state", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
     list_filter = [TagFilter, StateFilter, DayFilter, "ended_at", TypeFilter, QueueFilter]
     search_fields = ["=job_id", "name", "error"]
     search_help_text = _(
@@ -56,7 +61,7 @@ class ArchivedJobAdmin(LookedAtAdmin):
     #: They count the rows of each choice of each filter.
     show_facets = admin.ShowFacets.NEVER
     fields = [
-        "name", "job_id", "queue", "status", "tag_links", "shown_arguments", "shown_result", "attempt_count",
+        "name", "job_id", "queue", "state", "tag_links", "shown_arguments", "shown_result", "attempt_count",
         "run_time", "worker", "enqueued_at", "ended_at", "error_type", "shown_error", "shown_log",
     ]  # fmt: skip
 
@@ -91,6 +96,10 @@ class ArchivedJobAdmin(LookedAtAdmin):
             queryset = queryset.filter(pk__in=first(queryset)[:LISTED])
         return super().response_action(request, queryset, *args, **more)
 
+    @admin.display(description=_("state"))
+    def state(self, row: ArchivedJob) -> str:
+        return str(STATES[State(row.status)]) if row.status in set(State) else row.status
+
     @admin.display(description=_("tags"))
     def tag_links(self, row: ArchivedJob) -> str:
         address = reverse(f"{self.admin_site.name}:django_jobs_archivedjob_changelist")
@@ -116,7 +125,7 @@ class ArchivedJobAdmin(LookedAtAdmin):
 
     @admin.display(description=_("run time"))
     def run_time(self, row: ArchivedJob) -> str:
-        return f"{row.run_ms / 1000:.3f} s" if row.run_ms >= 0 else "–"
+        return duration(row.run_ms)
 
     @admin.display(description=_("arguments"))
     def shown_arguments(self, row: ArchivedJob) -> str:
@@ -125,7 +134,10 @@ class ArchivedJobAdmin(LookedAtAdmin):
 
     @admin.display(description=_("log"))
     def shown_log(self, row: ArchivedJob) -> str:
-        return readable(job_payload(shown(row))["log"])
+        info = shown(row)
+        attempts = list(zip(info.attempts, counted(info), repeat(""), strict=False))[::-1]
+        log = render_to_string("admin/django_jobs/dashboard/_log.html", {"attempts": attempts})
+        return format_html('<div class="jobs">{}</div>', log) if attempts else "–"
 
 
 def shown(row: ArchivedJob) -> JobInfo:

@@ -29,7 +29,7 @@ from django_jobs.admin.pages import (
     workers,
     workflows,
 )
-from django_jobs.exceptions import StoreError
+from django_jobs.exceptions import StoreCorrupt, StoreError
 
 View = Callable[..., HttpResponse]
 
@@ -83,9 +83,9 @@ class DashboardAdmin(GuardedAdmin):
             try:
                 response = view(console, **kwargs)
             except (StoreError, ImproperlyConfigured) as error:
-                response = console.render(
-                    "unavailable.html", _("The job store cannot be reached"), {"error": error}, status=503
-                )
+                damaged = isinstance(error, StoreCorrupt)
+                title = _("The job store has damaged data") if damaged else _("The job store cannot be reached")
+                response = console.render("unavailable.html", title, {"error": error, "damaged": damaged}, status=503)
                 response["Retry-After"] = "10"
             response["X-Content-Type-Options"] = "nosniff"
             return response

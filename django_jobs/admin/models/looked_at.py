@@ -17,6 +17,7 @@ CLOSED = frozenset({"record", "result", "log", "error", "data"})
 class LookedAtAdmin(GuardedAdmin):
     """Rows that nobody adds or changes here, with arguments for those who may see them."""
 
+    change_form_template = "admin/django_jobs/looked_at.html"
     list_per_page = 50
     show_full_result_count = False
     of_arguments: ClassVar[tuple[str, ...]] = ("shown_arguments",)

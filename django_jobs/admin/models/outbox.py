@@ -29,6 +29,7 @@ SHOWN = 20
 class OutboxEntryAdmin(LookedAtAdmin):
     """What was enqueued in a transaction and is not in the store.  Sensitive arguments are masked as on all pages."""
 
+    change_form_template = "admin/django_jobs/outboxentry/change_form.html"
     # The id comes late: it is long, and on a phone nothing behind it is seen.
     list_display = ["shown_name", "status", "short_reason", "created", "queue", "key", "kind", "batch"]
     list_filter = ["is_held", "kind", TypeFilter, QueueFilter]

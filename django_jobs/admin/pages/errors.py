@@ -48,6 +48,8 @@ class NoteForm(forms.Form):
         required=False,
         max_length=error_inbox.LONGEST_NOTE,
         widget=forms.Textarea({"rows": 2}),
+        # A page that is older than somebody's note must not remove it.
+        show_hidden_initial=True,
     )
 
 
@@ -91,7 +93,7 @@ def error_page(console: Console, id: str) -> HttpResponse:
         raise Http404
     if console.request.method == "POST":
         return post(console, error)
-    return show(console, error, NoteForm({"note": error.note}))
+    return show(console, error, NoteForm(initial={"note": error.note}))
 
 
 def show(console: Console, error: Error, form: NoteForm) -> HttpResponse:
@@ -117,15 +119,14 @@ def post(console: Console, error: Error) -> HttpResponse:
         return HttpResponseBadRequest(_("There is no such action for errors."), content_type="text/plain")
     if not form.is_valid():
         return show(console, error, form)
-    note = form.cleaned_data["note"] if "note" in console.request.POST else None
-    before, error = (
-        error,
-        error_inbox.decide(error, by=console.user, state=ACTS[act][0] if act in ACTS else None, note=note),
-    )
-    console.log(act, ObjectKind.ERROR, error.subject, error is not before, reason=note)
+    wrote = "note" in console.request.POST and ("note" in form.changed_data or "initial-note" not in form.data)
+    note = form.cleaned_data["note"] if wrote else None
+    decided = error_inbox.decide(error, by=console.user, state=ACTS[act][0] if act in ACTS else None, note=note)
+    if changed := decided is not error:
+        console.log(act, ObjectKind.ERROR, error.subject, reason=note)
     url = console.url("errors") if "list" in console.request.POST else console.url("error", error.id)
-    said = _("The note is kept.") if act == "note" else _("The error is: %(state)s.") % {"state": STATES[error.state]}
-    return console.back(url, messages.SUCCESS, said)
+    said = _("The note is kept.") if act == "note" else _("The error is: %(state)s.") % {"state": STATES[decided.state]}
+    return console.back(url, messages.SUCCESS if changed else messages.WARNING, said)
 
 
 def acts(console: Console, error: Error) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin.common import permissions
+from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.formatting import exact
 from django_jobs.models.audit import ObjectKind
@@ -36,8 +36,10 @@ def acknowledge_page(console: Console) -> HttpResponse:
         return console.back(overview, messages.WARNING, _("This finding is over."))
     subject = f"{found[0].kind} {found[0].subject}"[:200]
     if data and "withdraw" in data:
+        if not known:
+            return console.back(overview, messages.WARNING, labels.unchanged("withdraw"))
         diagnosis.withdraw([key])
-        console.log("withdraw", ObjectKind.FINDING, subject, bool(known))
+        console.log("withdraw", ObjectKind.FINDING, subject)
         return console.back(overview, messages.SUCCESS, _("The finding counts again."))
     form = AcknowledgeForm(data)
     if data is None or not form.is_valid():

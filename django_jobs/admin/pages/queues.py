@@ -59,11 +59,14 @@ def queue_list(console: Console) -> HttpResponse:
         names = sorted(names, key=lambda name: value_of(console.counted.queues[name], by.key), reverse=by.descending)
     shown, pages = console.part(names, LIVE_QUEUES, ({"q": wanted} if wanted else {}) | by.query)
     counted = dict(console.counted.queues)
-    if missing := [name for name in shown if name not in counted]:
-        counted |= {stats.queue: stats for stats in browse.queue_stats(missing)}
+    if not counted.keys() >= set(shown):
+        counted |= {stats.queue: stats for stats in browse.readable_stats(shown)}
+    damaged = [name for name in shown if name not in counted]
+    shown = [name for name in shown if name in counted]
     drawn = queue_trends(shown, "day")
     context = pages | {
         "rows": [queue_row(counted[name]) | {"spark": trends.sparkline(drawn[name])} for name in shown],
+        "damaged": damaged,
         "counted_at": console.counted.at,
         "number": len(names),
         "columns": headings(by, wanted, can_sort=can_sort),
@@ -166,14 +169,18 @@ def post(console: Console, queue: str) -> HttpResponse:
     name, reason, until = form.cleaned_data["name"] or None, form.cleaned_data["reason"], form.cleaned_data["until"]
     if pause_for := form.cleaned_data["for"]:
         until = end_of(pause_for, get_store().now())
+    back = console.url("paused") if data.get("back") == "paused" else console.url("queue", queue)
     try:
         if data["do"] == "pause":
             by = console.user
-            if operations.pause(queue, name=name, reason=reason, until=until, by=by):
-                console.log("pause", ObjectKind.QUEUE, queue, job_type=name, reason=reason, until=until)
+            if not operations.pause(queue, name=name, reason=reason, until=until, by=by):
+                return console.back(back, messages.WARNING, labels.unchanged("pause"))
+            console.log("pause", ObjectKind.QUEUE, queue, job_type=name, reason=reason, until=until)
         else:
-            if (paused := operations.resume(queue, name=name)) is not None:
-                console.log("resume", ObjectKind.QUEUE, queue, job_type=name, paused=pause_details(paused))
+            paused = operations.resume(queue, name=name)
+            if paused is None:
+                return console.back(back, messages.WARNING, labels.unchanged("resume"))
+            console.log("resume", ObjectKind.QUEUE, queue, job_type=name, paused=pause_details(paused))
     except JobsError as error:
         form.add_error(None, str(error))
         return show(console, queue, form)
@@ -181,5 +188,4 @@ def post(console: Console, queue: str) -> HttpResponse:
     said = _("Paused: %(what)s") if data["do"] == "pause" else _("Resumed: %(what)s")
     if data["do"] == "pause" and until:
         said = _("Paused until %(time)s: %(what)s")
-    back = console.url("paused") if data.get("back") == "paused" else console.url("queue", queue)
     return console.back(back, messages.SUCCESS, said % {"what": what, "time": exact(until)})

@@ -128,12 +128,14 @@ def post(console: Console) -> HttpResponse:
     except JobsError as error:
         return console.back(console.url("schedules"), messages.ERROR, str(error))
     back = console.url("paused") if data.get("back") == "paused" else console.url("schedules")
+    if not done:
+        return console.back(back, messages.WARNING, labels.unchanged(data["do"]))
     handle = done if isinstance(done, JobHandle) else None
     equal = labels.EQUAL_WAITS.get(handle.added) if handle else None
     if handle and handle.added is Added.DUPLICATE:
         return console.back(back, messages.WARNING, str(equal))
-    job = [handle.queue, handle.id] if handle else None
-    said = console.log(data["do"], ObjectKind.SCHEDULE, entry.id, done is not False, name=entry.label, job=job)
+    facts = {"job": [handle.queue, handle.id], "replaced": handle.added is Added.REPLACED} if handle else {}
+    said = console.log(data["do"], ObjectKind.SCHEDULE, entry.id, name=entry.label, **facts)
     if handle and handle.state == DEFERRED:
         said = _("Schedule %(name)s will be enqueued as job %(id)s after the commit.")
         said %= {"name": entry.label, "id": handle.id}

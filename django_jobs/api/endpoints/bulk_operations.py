@@ -164,8 +164,7 @@ def stop_bulk_operation(request: HttpRequest, id: Name) -> JsonResponse:
     ended."""
     principal = require(request, Scope.MANAGE)
     operation = own(principal, id)
-    if not (operation.finished or operation.stopped):
-        bulk.stop(operation.id)
+    if bulk.stop(operation.id):
         log(request, "stop", audit.ObjectKind.BULK, operation.id)
         operation = own(principal, id)
     return JsonResponse(described(operation, id))

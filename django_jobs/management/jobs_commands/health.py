@@ -156,14 +156,11 @@ def job_errors(options: Mapping[str, Any]) -> CommandResult:
         if act == "note" and text is None:
             raise CommandError('Write the note behind the id; "" removes it.')
         try:
-            before, error = (
-                error,
-                error_inbox.decide(error, by=audit.shell_user(), state=ERROR_ACTS.get(act), note=text),
-            )
+            decided = error_inbox.decide(error, by=audit.shell_user(), state=ERROR_ACTS.get(act), note=text)
         except ValueError as wrong:
             raise CommandError(str(wrong)) from wrong
-        done = [audit.Act(act, audit.ObjectKind.ERROR, error.subject, {"reason": text})] if error is not before else []
-        return CommandResult(error.as_json(), f"{plain(error.subject, 200)}: {error.state}", acts=done)
+        done = [audit.Act(act, audit.ObjectKind.ERROR, error.subject, {"reason": text})] if decided is not error else []
+        return CommandResult(decided.as_json(), f"{plain(decided.subject, 200)}: {decided.state}", acts=done)
     for queue in options["queue"] or ():
         check_queue(queue)
     inbox = error_inbox.inbox(options["queue"])

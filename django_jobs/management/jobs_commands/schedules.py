@@ -81,7 +81,8 @@ def run(options: Mapping[str, Any]) -> CommandResult:
     handle = schedules.run_now(entry)
     is_new = handle.added in (None, Added.ADDED)
     data = {"schedule": entry.id, "id": handle.id, "name": handle.name, "queue": handle.queue, "added": is_new}
-    act = audit.Act("run", audit.ObjectKind.SCHEDULE, entry.id, {"job": [handle.queue, handle.id]})
+    facts = {"job": [handle.queue, handle.id], "replaced": handle.added is Added.REPLACED}
+    act = audit.Act("run", audit.ObjectKind.SCHEDULE, entry.id, facts)
     acts = [] if handle.added is Added.DUPLICATE else [act]
     if not is_new:
         return CommandResult(data, f"{entry.id}: {equal_waits(handle)}", acts=acts)

@@ -9,6 +9,7 @@ import pytest
 
 from django_jobs import schedules
 from django_jobs.models import Schedule
+from django_jobs.models.audit import AuditEntry
 from django_jobs.schedules import state
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
@@ -118,6 +119,8 @@ def test_pause_and_resume_sent_twice_are_the_same_as_once(api: Api, store: Store
     clock.advance(5000)
     assert api.post(f"{NIGHTLY}/resume").status_code == 200
     assert state.read_state(store).since(entry) == begun, "what was due since the first call must still run"
+    assert api.post("v1/queues/default/resume", {}).status_code == 200
+    assert [entry.verb for entry in AuditEntry.objects.order_by("pk")] == ["pause", "resume"], "no queue was paused"
 
 
 def test_what_is_not_there_or_cannot_run_says_so(api: Api) -> None:

@@ -51,7 +51,9 @@ def test_what_cannot_be_undone_asks_first(verb: str, console_store: Store, fille
     data = {"verb": verb, "job": f"default/{id}"}
     response = root.post(f"{BASE}jobs/scheduled/", data)
     assert response.status_code == 200
-    assert "jobs?" in response.text
+    assert f"{verb} this job?" in response.text.lower()
+    assert f'href="{BASE}job/default/{id}/"' in response.text
+    assert "They" not in response.context["explained"]
     assert state_of(console_store, id) is state
     root.post(f"{BASE}jobs/scheduled/", data | {"confirmed": "1", "reason": "wrong customer"})
     assert state_of(console_store, id) is (None if verb == "delete" else State.DEAD)

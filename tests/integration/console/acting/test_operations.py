@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import transaction
-from django.test import override_settings
+from django.test import Client, override_settings
 
 from django_jobs import archive, operations, signals
+from django_jobs.browse import Match
 from django_jobs.conf import raw_setting
 from django_jobs.core.values import State
 from django_jobs.enqueueing.submit import enqueue_by_name
@@ -29,9 +30,12 @@ from django_jobs.exceptions import (
     UnknownSchedule,
 )
 from django_jobs.models import Schedule
+from django_jobs.models.audit import AuditEntry
+from django_jobs.operations import bulk
 from django_jobs.serialization.payloads import HIDDEN
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from tests.integration.console.conftest import BASE
 from tests.integration.console.workflows.flows import batch, order
 from tests.support.console_data import Filler
 
@@ -235,3 +239,23 @@ def test_what_is_kept_beside_the_jobs_is_read_by_your_own_code(console_store: St
         assert operations.outbox(held=True) == []
         assert operations.delete_entries([entry["id"]]).missing == []
         assert operations.send_entries([entry["id"]]).missing == [entry["id"]]
+
+
+@pytest.mark.django_db
+def test_a_stopped_bulk_operation_says_so_everywhere_and_is_stopped_once(filler: Filler, root: Client) -> None:
+    for _ in range(4):
+        filler.make(State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    address = f"{BASE}bulk/{operation.id}/"
+    old = root.get(address).text
+    assert 'value="stop"' in old
+    said = [root.post(address, {"do": "stop"}, follow=True).text for _ in range(2)]
+    assert ["The operation stops after the current batch." in text for text in said] == [True, False]
+    assert "The operation had ended, or was stopped already." in said[1]
+    assert AuditEntry.objects.filter(verb="stop").count() == 1
+    for text in (said[0], root.get(f"{BASE}bulk/").text):
+        assert "0 jobs were deleted. It was stopped." in text
+        assert "<strong>100 %" not in text
+        assert 'value="stop"' not in text
+        assert 'value="0"' in text, "nothing was checked"
+    assert bulk.get(operation.id).finished  # type: ignore[union-attr]

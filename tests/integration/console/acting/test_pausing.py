@@ -33,22 +33,23 @@ def test_a_queue_is_paused_for_as_long_as_the_button_says(
     assert "until " in root.get(f"{BASE}history/").text
 
 
-def test_a_second_identical_act_changes_nothing_and_is_not_in_the_history(
+def test_a_second_identical_act_is_told_changes_nothing_and_is_not_in_the_history(
     console_store: Store, filler: Filler, root: Client, clock: Clock
 ) -> None:
     filler.add()
     page, moving = f"{BASE}queues/default/", {"do": "pause", "reason": "moving"}
     acts = [moving, {**moving, "name": "shop.send_receipt"}]
     for act in acts:
-        root.post(page, act)
+        assert "Paused: " in root.post(page, act, follow=True).text
         (before,) = console_store.stats(["default"])
         clock.advance(60_000)
-        assert "Paused: " in root.post(page, act, follow=True).text
+        assert "It was paused already." in root.post(page, act, follow=True).text
         (after,) = console_store.stats(["default"])
         assert (after.paused, after.paused_types) == (before.paused, before.paused_types), "and since when"
     assert AuditEntry.objects.count() == 2
-    for act in acts * 2:
-        assert "Resumed: " in root.post(page, {**act, "do": "resume"}, follow=True).text
+    for said in ("Resumed: ", "It was not paused any more."):
+        for act in acts:
+            assert said in root.post(page, {**act, "do": "resume"}, follow=True).text
     assert AuditEntry.objects.count() == 4
     for reason in ("moving", "moved"):
         root.post(page, {**moving, "reason": reason})

@@ -177,6 +177,19 @@ def test_pages_act_for_those_who_may(filler: Filler, person: Callable[..., Clien
     assert "Resolve" in actor.get(f"{BASE}history/").text
 
 
+def test_a_page_that_is_older_than_a_decision_undoes_none_of_it(filler: Filler, root: Client) -> None:
+    fail(filler)
+    address = f"{BASE}errors/{the_error().id}/"
+    shown = root.get(address).text
+    assert 'name="initial-note"' in shown
+    root.post(address, {"do": "note", "initial-note": "", "note": "the bank's disk is full"})
+    root.post(address, {"do": "resolve", "initial-note": "", "note": ""})  # of a page without the note
+    root.post(address, {"do": "resolve", "initial-note": "", "note": ""})
+    jobs("errors", "resolve", the_error().id)
+    assert (the_error().state, the_error().note) == ("resolved", "the bank's disk is full")
+    assert [entry.verb for entry in AuditEntry.objects.order_by("pk")] == ["note", "resolve"]
+
+
 def test_messages_are_for_those_who_may_see_arguments(filler: Filler, person: Callable[..., Client]) -> None:
     fail(filler, "no money on 4711")
     fail(filler, "card 4711 declined", frame="")

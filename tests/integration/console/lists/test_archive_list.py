@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +15,7 @@ from django.utils import timezone
 
 from django_jobs.admin.models import archive_list
 from django_jobs.models import ArchivedJob, ArchivedTag
+from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE as DASHBOARD
 
@@ -58,6 +61,33 @@ def test_the_page_of_a_job_that_has_left_the_store_leads_to_its_row(root: Client
     assert "shop.send_receipt" in shown.text
     for other in ("job/mail/id1/", "job/default/id3/", "job/default/id1%00/"):
         assert root.get(f"{DASHBOARD}{other}").status_code == 404
+
+
+def test_who_may_not_see_the_archive_is_not_led_to_it(
+    root: Client, person: Callable[..., Client], console_store: Store, settings: Any
+) -> None:
+    settings.DJANGO_JOBS = {"STORE": "memory", "ARCHIVE": {"DAYS": 7}}
+    use_store(console_store)
+    fill(1)
+    reader, both = person("view_jobs"), person("view_jobs", "view_archivedjob")
+    gone = reader.get(f"{DASHBOARD}job/default/id0/")
+    assert (gone.status_code, "This job does not exist any more" in gone.text) == (404, True)
+    assert both.get(f"{DASHBOARD}job/default/id0/").status_code == 302
+    found = [ADDRESS in each.get(f"{DASHBOARD}search/?q=id0").text.partition("jobs-scan")[2] for each in (reader, both)]
+    assert found == [False, True]
+
+
+def test_a_row_is_written_for_people(root: Client, console_store: Store, settings: Any) -> None:
+    log = json.dumps([[1, "failed", 1, 5, "w", "E", "no", "one\ntwo"]])
+    fill(1, run_ms=61_000, log=log)
+    address = f"{ADDRESS}{ArchivedJob.objects.get().pk}/change/"
+    page = root.get(address).text
+    for text in ("1 min 1 s", ">Dead<", "<pre", "one\ntwo"):
+        assert text in page, text
+    assert "historylink" not in page, "the admin has no history of it"
+    settings.LANGUAGE_CODE = "de"
+    assert "Job im Archiv ansehen" in root.get(address).text
+    assert ">Gescheitert<" in root.get(ADDRESS).text.partition("result_list")[2]
 
 
 def test_a_long_list_is_not_shown_whole(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:

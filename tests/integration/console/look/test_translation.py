@@ -91,6 +91,8 @@ def test_the_pages_are_german(console_store: Store, root: Client) -> None:
         assert words in overview, words
     for words in ("Overview", "Needs attention", "Throughput", "Workers"):
         assert words not in overview, words
+    assert re.search(r"seit <time[^>]*>\d+ ms</time>|seit <time[^>]*>[^<]* (s|min)", overview)
+    assert not re.search(r"seit <time[^>]*>[^<]* her<", overview)
     dead = root.get(f"{BASE}jobs/dead/").text
     assert "Jetzt wiederholen" in dead
     assert "Retry now" not in dead

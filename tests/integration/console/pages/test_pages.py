@@ -162,3 +162,20 @@ def test_ages_are_by_the_clock_of_the_store(console_store: Store, filler: Filler
     filler.make(State.DEAD)
     clock.advance(3 * 3_600_000)
     assert "3\xa0hours ago</time>" in root.get(f"{BASE}jobs/dead/").text
+
+
+def test_a_damaged_queue_is_left_out_of_the_list_of_queues_and_named(
+    console_store: Store, filler: Filler, root: Client
+) -> None:
+    filler.add()
+    filler.add(queue="mail")
+    key = console_store.keys.of("mail")["queued"]
+    console_store.transport.command("DEL", key)
+    console_store.transport.command("SET", key, "junk")
+    page = root.get(f"{BASE}queues/")
+    assert page.status_code == 200
+    assert [row["stats"].queue for row in page.context["rows"]] == ["default"]
+    assert "Not counted, because their keys are damaged" in page.text
+    one = root.get(f"{BASE}queues/mail/")
+    assert (one.status_code, "cannot be reached" in one.text) == (503, False)
+    assert "The job store has damaged data" in one.text

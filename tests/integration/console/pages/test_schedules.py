@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 from django.core.exceptions import ValidationError
+from django.core.management import call_command
 from django.test import override_settings
 
 from django_jobs import schedules
@@ -78,6 +81,28 @@ def test_pause_and_resume(root):
     assert AuditEntry.objects.count() == 2
     root.post(PAGE, {"do": "resume", "schedule": entry.id})
     assert AuditEntry.objects.count() == 2, "it changed nothing"
+
+
+def test_a_second_click_says_that_it_changed_nothing_and_is_not_logged(root):
+    for do, answer in (("pause", "It was paused already."), ("resume", "It was not paused any more.")):
+        said = [root.post(PAGE, {"do": do, "schedule": "settings:nightly"}, follow=True).text for _ in range(2)]
+        assert [answer in text for text in said] == [False, True]
+    assert [entry.verb for entry in AuditEntry.objects.order_by("pk")] == ["pause", "resume"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_history_leads_to_the_job_of_a_run_and_tells_whether_it_is_new(root, redis_store):
+    registry.register(JobDefinition(greet, name="tests.twin", unique="queued", on_conflict="replace"))
+    twin = {"job": "tests.twin", "cron": "@daily"}
+    with override_settings(DJANGO_JOBS={"STORE": "memory", "SCHEDULES": {"twin": twin}}):
+        use_store(redis_store)
+        made = [schedules.run_now(schedules.get_entry("twin"), on_commit=False).id]
+        call_command("jobs", "run", "twin", stdout=StringIO())
+        page = root.get("/admin/django_jobs/dashboard/history/").text
+    registry.unregister("tests.twin")
+    assert f'/job/default/{made[0]}/"' in page
+    assert f"gave its arguments to the equal job {made[0]}" in page
+    assert "was enqueued" not in page
 
 
 def test_a_broken_schedule_says_why_it_cannot_be_run(root):
