@@ -63,10 +63,11 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
         check_run(archived, entry)
         return JsonResponse(shown(archived, principal, archived=True))
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
-    if handle.added in (Added.DUPLICATE, Added.REPLACED):
+    replaced = handle.added is Added.REPLACED
+    if replaced or handle.added is Added.ADDED:
+        log(request, "run", ObjectKind.SCHEDULE, entry.id, job=[handle.queue, handle.id], replaced=replaced)
+    if replaced or handle.added is Added.DUPLICATE:
         raise Problem(Kind.KEY_USED, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
-    if handle.added is Added.ADDED:
-        log(request, "run", ObjectKind.SCHEDULE, entry.id, job=[handle.queue, id])
     info = get_store().find([handle.queue], id)
     if info is None:
         return JsonResponse(gone(entry, handle))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from django_jobs import schedules
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
 from django_jobs.models import Schedule
 from django_jobs.models.audit import AuditEntry
 from django_jobs.schedules import state
@@ -132,3 +134,23 @@ def test_what_is_not_there_or_cannot_run_says_so(api: Api) -> None:
 
 def test_a_caller_sees_the_schedules_of_its_job_types_only(api: Api) -> None:
     assert Api("read", jobs=("tests.charge",)).get("v1/schedules").json()["schedules"] == []
+
+
+def nothing() -> None:
+    """A job."""
+
+
+def test_a_run_whose_arguments_a_waiting_job_took_is_in_the_audit_log(api: Api) -> None:
+    registry.register(JobDefinition(nothing, name="tests.twin", unique="queued", on_conflict="replace", api=True))
+    row = Schedule.objects.create(name="twin", job="tests.twin", cron="@daily")
+    try:
+        assert api.put(f"v1/schedules/db:{row.pk}/runs/1", {}).status_code == 201
+        answer = api.put(f"v1/schedules/db:{row.pk}/runs/2", {})
+    finally:
+        registry.unregister("tests.twin")
+    assert (answer.status_code, answer.json()["outcome"]) == (409, "replaced")
+    told = [entry.details for entry in AuditEntry.objects.filter(verb="run").order_by("pk")]
+    assert [(entry["job"], entry["replaced"]) for entry in told] == [
+        (["default", "1"], False),
+        (["default", "1"], True),
+    ]

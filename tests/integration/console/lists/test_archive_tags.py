@@ -50,5 +50,5 @@ def test_the_command_lists_the_archive_by_tag_newest_first(settings: Any) -> Non
     assert "There are more." not in jobs("--tag", "vip", "--limit", "3")
     assert jobs("--tag", "vip", "--state", "succeeded") == "No job of this kind.\n"
     assert jobs("--tag", "vip", "--name", "shop.pay") == "No job of this kind.\n"
-    with pytest.raises(CommandError, match="use 1 or more"):
+    with pytest.raises(CommandError, match="use 1 to 10,000"):
         jobs("--limit", "0")

@@ -41,7 +41,7 @@ def test_the_list_is_newest_first_and_filters(store):
     assert "stopped (1 dead)  3/4" in text
     assert "succeeded         4/4" in text
     assert text.endswith("Shown: 3. Checked: 3 of 3 workflows.\n")
-    with pytest.raises(CommandError, match="use 1 or more"):
+    with pytest.raises(CommandError, match="use 1 to 10,000"):
         jobs("workflows", "--limit", "0")
 
 
