@@ -120,8 +120,8 @@ def test_jobs_behind_ten_thousand_limited_ones_start_at_once_and_the_blocked_nee
     for id in beside:
         own_site.wait(id, seconds=5)
     seconds = 6
-    # The first seconds may still hear of what came before, on a slow machine.
-    assert any(sent(own_site, seconds) / seconds / processes <= 2 for _ in range(3))
+    # The first seconds may still hear of what came before, and of the check of all these jobs, on a slow machine.
+    assert any(sent(own_site, seconds) / seconds / processes <= 2 for _ in range(6))
 
     # Without any poll they go on when the job that held the slot ends.
     store.cancel(Q, [holder])
