@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import schemathesis
@@ -96,7 +97,7 @@ class Server:
         if isinstance(case.query, dict) and "wait" in case.query and case.meta.generation.mode.is_positive:
             case.query["wait"] = 0
         if case.method == "PUT" and "id" in body and case.meta.generation.mode.is_positive:
-            body["id"] = case.path_parameters["id"]
+            body["id"] = unquote(case.path_parameters["id"])  # it is quoted for the address
         if "status" in body or "token" in body:
             body["token"] = self.token if case.meta.generation.mode.is_positive else body.get("token")
         return case.call_and_validate(excluded_checks=ELSEWHERE)
