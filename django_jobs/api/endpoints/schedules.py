@@ -63,10 +63,10 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
         check_run(archived, entry)
         return JsonResponse(shown(archived, principal, archived=True))
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
-    replaced = handle.added is Added.REPLACED
-    if replaced or handle.added is Added.ADDED:
-        log(request, "run", ObjectKind.SCHEDULE, entry.id, job=[handle.queue, handle.id], replaced=replaced)
-    if replaced or handle.added is Added.DUPLICATE:
+    if handle.added in (Added.ADDED, Added.REPLACED):
+        facts = {"job": [handle.queue, handle.id], "replaced": handle.added is Added.REPLACED}
+        log(request, "run", ObjectKind.SCHEDULE, entry.id, **facts)
+    if handle.added in (Added.DUPLICATE, Added.REPLACED):
         raise Problem(Kind.KEY_USED, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
     info = get_store().find([handle.queue], id)
     if info is None:
