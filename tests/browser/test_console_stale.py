@@ -44,6 +44,7 @@ def console_store(redis_of_its_own: RedisServer) -> Iterator[Store]:
     with shop_jobs():
         yield store
     use_store(None)
+    store.close()
 
 
 @pytest.fixture

@@ -128,9 +128,9 @@ def test_a_change_is_seen_though_there_was_no_room_for_a_process_to_watch(site: 
             def settled() -> bool:
                 nonlocal tries
                 tries += 1
-                return says_so() or tries > 50
+                return says_so() or tries > 150
 
-            wait_until(settled, "it says so, or has had five seconds", every=0.1)
+            wait_until(settled, "it says so, or has had fifteen seconds", every=0.1)
             if not says_so():
                 full.unlink()
             return says_so()
