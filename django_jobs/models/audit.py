@@ -20,12 +20,13 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.core.outcome import clean
 from django_jobs.core.queue_stats import Pause
-from django_jobs.core.values import JobInfo
+from django_jobs.core.values import Added, JobInfo
 from django_jobs.runtime.savepoint import savepoint
 from django_jobs.serialization.masking import shown_call
 from django_jobs.serialization.record import job_in
 
 if TYPE_CHECKING:  # models are loaded in every process; all that operators use is not
+    from django_jobs.enqueueing.handle import JobHandle
     from django_jobs.operations.bulk import Operation
 
 logger = logging.getLogger("django_jobs.audit")
@@ -156,6 +157,11 @@ def write_end(operation: Operation) -> None:
     begun = AuditEntry.objects.filter(verb=operation.verb[:40], kind=ObjectKind.BULK, subject=operation.id)
     way = begun.values_list("source", flat=True).first() or (Source.HTTP if operation.over_http else Source.ADMIN)
     write(operation.user, Source(way), Act(operation.verb, ObjectKind.BULK, operation.id, bulk_details(operation)))
+
+
+def run_details(handle: JobHandle) -> dict[str, Any]:
+    """Return the job of a run of a schedule, as an entry has it: a new one, or one that was waiting (`replaced`)."""
+    return {"job": [handle.queue, handle.id], "replaced": handle.added is Added.REPLACED}
 
 
 def outbox_act(verb: str, entries: Sequence[Any]) -> Act:

@@ -100,16 +100,16 @@ def confirm(
     as_of = get_store().now()
     counted = count_matching(state, match) if everything else None
     if counted:
-        words_for = counted.matching if counted.whole else counted.total
+        how_many = counted.matching if counted.whole else counted.total
         what = what_matches(state, match, counted)
     else:
-        words_for = len(chosen)
-        what = ngettext("%(n)s job is selected.", "%(n)s jobs are selected.", words_for) % {"n": number(words_for)}
+        how_many = len(chosen)
+        what = ngettext("%(n)s job is selected.", "%(n)s jobs are selected.", how_many) % {"n": number(how_many)}
     words = labels.VERBS[verb]
     context: dict[str, Any] = {
         "verb": operations.word_of(verb),
         "destructive": words.destructive,
-        "explained": words.explained % words_for,
+        "explained": words.explained % how_many,
         "label": labels.verb_label(verb, state),
         "what": what,
         "sample": [row(info, arguments=console.sees_arguments) for info in counted.sample] if counted else [],
@@ -129,7 +129,7 @@ def confirm(
         "perhaps_once": everything and verb == "revive" and state in MAY_HAVE_STARTED,
         "back": console.request.get_full_path(),
     }
-    return console.render("confirm.html", words.question % words_for, context, here=state.value)
+    return console.render("confirm.html", words.question % how_many, context, here=state.value)
 
 
 def what_matches(state: State, match: Match, counted: Matching) -> str:

@@ -20,7 +20,7 @@ from django_jobs.admin.common.labels import Text
 from django_jobs.core.values import Added
 from django_jobs.enqueueing.handle import DEFERRED, JobHandle
 from django_jobs.exceptions import JobsError, StoreError, UnknownSchedule
-from django_jobs.models.audit import ObjectKind
+from django_jobs.models.audit import ObjectKind, run_details
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.stores import get_store
@@ -134,7 +134,7 @@ def post(console: Console) -> HttpResponse:
     equal = labels.EQUAL_WAITS.get(handle.added) if handle else None
     if handle and handle.added is Added.DUPLICATE:
         return console.back(back, messages.WARNING, str(equal))
-    facts = {"job": [handle.queue, handle.id], "replaced": handle.added is Added.REPLACED} if handle else {}
+    facts = run_details(handle) if handle else {}
     said = console.log(data["do"], ObjectKind.SCHEDULE, entry.id, name=entry.label, **facts)
     if handle and handle.state == DEFERRED:
         said = _("Schedule %(name)s will be enqueued as job %(id)s after the commit.")

@@ -17,7 +17,7 @@ from django_jobs.api.common.serializers import shown
 from django_jobs.api.endpoints.requested import in_history
 from django_jobs.core.values import Added, JobInfo
 from django_jobs.enqueueing.handle import JobHandle
-from django_jobs.models.audit import ObjectKind
+from django_jobs.models.audit import ObjectKind, run_details
 from django_jobs.schedules.entry import ScheduleEntry
 from django_jobs.schedules.listing import digest_of_run
 from django_jobs.serialization.record import job_in
@@ -64,8 +64,7 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
         return JsonResponse(shown(archived, principal, archived=True))
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
     if handle.added in (Added.ADDED, Added.REPLACED):
-        facts = {"job": [handle.queue, handle.id], "replaced": handle.added is Added.REPLACED}
-        log(request, "run", ObjectKind.SCHEDULE, entry.id, **facts)
+        log(request, "run", ObjectKind.SCHEDULE, entry.id, **run_details(handle))
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         raise Problem(Kind.KEY_USED, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
     info = get_store().find([handle.queue], id)

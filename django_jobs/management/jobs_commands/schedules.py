@@ -81,8 +81,7 @@ def run(options: Mapping[str, Any]) -> CommandResult:
     handle = schedules.run_now(entry)
     is_new = handle.added in (None, Added.ADDED)
     data = {"schedule": entry.id, "id": handle.id, "name": handle.name, "queue": handle.queue, "added": is_new}
-    facts = {"job": [handle.queue, handle.id], "replaced": handle.added is Added.REPLACED}
-    act = audit.Act("run", audit.ObjectKind.SCHEDULE, entry.id, facts)
+    act = audit.Act("run", audit.ObjectKind.SCHEDULE, entry.id, audit.run_details(handle))
     acts = [] if handle.added is Added.DUPLICATE else [act]
     if not is_new:
         return CommandResult(data, f"{entry.id}: {equal_waits(handle)}", acts=acts)
